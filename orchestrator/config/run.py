@@ -19,15 +19,8 @@ from algorithms.interfaces import SIGHTS, Run
 from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
 from datasets.outside import why_not
-from orchestrator.config.errors import (
-    ConfigError,
-    ConfigProblem,
-    Key,
-    format_value,
-    translate,
-    unknown_name,
-    validate,
-)
+from orchestrator.config.document import MISSING, value_at
+from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, translate, unknown_name, validate
 from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
 
 CURVATURE = "curvature"
@@ -85,7 +78,7 @@ def check(given: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple
     problems += [problem.under(CURVATURE) for problem in wrong]
     filled: dict[str, Any] = {CURVATURE: curve}
     for slot in SLOTS:
-        filled[slot.field], wrong = _fill(slot, given, swept or {})
+        filled[slot.field], wrong = _fill(slot, value_at(given, slot.path, MISSING), swept or {})
         problems += wrong
     if problems or course is None:
         return None, problems
@@ -101,30 +94,25 @@ def check(given: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple
 
 
 def _fill(
-    slot: Slot, given: Mapping[str, Any], swept: Mapping[Key, Sequence[Any]]
+    slot: Slot, given: Any, swept: Mapping[Key, Sequence[Any]]
 ) -> tuple[AnyComponent | tuple[AnyComponent, ...] | None, list[ConfigProblem]]:
-    """The component, or components, that ``given`` names for ``slot``."""
-    outer: Any = given
-    for part in slot.path[:-1]:
-        outer = outer.get(part) if isinstance(outer, Mapping) else None
-    # If the outer slot is missing, misspelled or a bare name, the slot inside it is missing, too.
-    present = isinstance(outer, Mapping) and slot.path[-1] in outer
-    value = outer[slot.path[-1]] if present else [] if slot.many else {}
+    """The component, or components, that ``given`` names for ``slot``; it is MISSING where nothing is given."""
     names = ", ".join(components(slot.folder))
+    if not slot.many and given is MISSING and slot.default is None:
+        return None, [ConfigProblem(f"is missing; it must be one of {names}", slot.path)]
     if not slot.many:
-        if not present and slot.default is None:
-            return None, [ConfigProblem(f"is missing; it must be one of {names}", slot.path)]
-        return _component(slot, slot.path, value, swept.get(slot.path, ()))
-    if not isinstance(value, list):
-        return None, [ConfigProblem(f"must be a list of {names}, got {format_value(value)}", slot.path)]
+        return _component(slot, slot.path, {} if given is MISSING else given, swept.get(slot.path, ()))
+    entries = [] if given is MISSING else given
+    if not isinstance(entries, list):
+        return None, [ConfigProblem(f"must be a list of {names}, got {format_value(given)}", slot.path)]
     chosen: list[AnyComponent] = []
     problems: list[ConfigProblem] = []
-    for place, entry in enumerate(value):
+    for place, entry in enumerate(entries):
         key = (*slot.path, place)
         component, wrong = _component(slot, key, entry, swept.get(key, ()))
-        if component is not None and component.name in [other.name for other in chosen]:
-            wrong = [ConfigProblem(f"{component.name} is listed twice; each may be listed once", (*key, "name"))]
         problems += wrong
+        if component is not None and component.name in [other.name for other in chosen]:
+            problems.append(ConfigProblem(f"{component.name} is listed twice; each may be listed once", (*key, "name")))
         chosen += [component] if component is not None else []
     return tuple(chosen), problems
 
@@ -142,13 +130,12 @@ def _component(
     if slot.by_path and isinstance(name, str) and ":" in name:
         name, fields = slot.by_path, {"callable": name, **fields}
     names = sorted((*known, *short))
-    if not isinstance(name, str) or name not in names:
+    if not isinstance(name, str):
         sentence = f"must be one of {', '.join(names)}, got {format_value(name)}" if "name" in given else "is missing"
-        if isinstance(name, str):
-            sentence = why_not(slot.folder, name) or unknown_name(
-                f"unknown component {format_value(name)}", name, names
-            )
-            sentence += "; one of your own is mypkg.nets:Net, or torchvision:resnet18" if slot.by_path else ""
+        return None, [ConfigProblem(sentence, (*key, "name"))]
+    if name not in names:
+        sentence = why_not(slot.folder, name) or unknown_name(f"unknown component {format_value(name)}", name, names)
+        sentence += "; one of your own is mypkg.nets:Net, or torchvision:resnet18" if slot.by_path else ""
         return None, [ConfigProblem(sentence, (*key, "name"))]
     name, preset = short.get(name, (name, None))
     own = set(known[name].Config.model_fields)
@@ -180,8 +167,7 @@ def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
             config = component.config if key == SPLIT else component.module.resolve(component.config, run)
         except ValueError as error:
             problems += _of_error(error, key, component)
-            continue
-        if config is not component.config:
+        else:
             run = replace_component(run, key, replace(component, config=config))
     return run, problems
 
@@ -215,8 +201,8 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
     Such a problem does not invalidate the run, because another trial of the sweep may read the field.
     """
     problems = []
-    for key, component in chosen_components(run):
-        config: Config = component.config
+    for key, component in [*chosen_components(run), ((CURVATURE,), run.curvature)]:
+        config: Config = getattr(component, "config", component)
         unread = config.unread_fields()
         if component is run.data:
             own = run.split.module.unread_of_data(run.split.config, run.data.config)
@@ -228,14 +214,9 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
             for field, reason in unread.items()
             if field in config.model_fields_set and getattr(config, field) is not None
         ]
-        if unread:
+        if unread and component is not run.curvature:
             defaults = {field: type(config).model_fields[field].get_default() for field in unread}
             run = replace_component(run, key, replace(component, config=config.model_copy(update=defaults)))
-    problems += [
-        ConfigProblem(reason, (CURVATURE, field), unread=True)
-        for field, reason in run.curvature.unread_fields().items()
-        if field in run.curvature.model_fields_set
-    ]
     if run.curvature.model_fields_set and not run.measures_curvature:
         problems.append(ConfigProblem(UNREAD_CURVATURE, (CURVATURE,), unread=True))
         run = replace(run, curvature=CurvatureConfig())
@@ -243,14 +224,11 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
 
 
 def sight_problems(run: Run) -> list[ConfigProblem]:
-    """Return a problem for each component that needs more than what the server of ``run`` sees.
+    """A problem for each component that needs more than what the server of ``run`` sees.
 
-    * An attack says with ``SEES`` what its attacker looks at.
-    * An aggregation or a privacy component with ``NEEDS = "updates"`` cannot be computed from a sum; its ``UPDATES_FOR``
-      says why.
-    * Ranking the clients' curvatures takes each client's own values, which the server of a secure sum does not get.
-
-    Means of updates, clipping (which clients do themselves), noise on the mean, server optimizers and the choice among
+    An attack says with ``SEES`` what its attacker looks at; an aggregation or a privacy component with ``NEEDS =
+    "updates"`` cannot be computed from a sum (``UPDATES_FOR`` says why); ranking the clients' curvatures takes each client's
+    own values. Means, clipping (which clients do themselves), noise on the mean, server optimizers and the choice among
     several models need no more than a sum for each model. What is measured for the tables is not what the server sees.
     """
     if run.server_sees == "updates":
