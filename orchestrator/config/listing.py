@@ -6,8 +6,7 @@ A field is described by pydantic's own JSON schema, with the conditions under wh
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from types import ModuleType
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from algorithms.core.configs import CurvatureConfig
@@ -48,12 +47,7 @@ SIZES = {"minItems": "at least", "maxItems": "at most"}
 
 
 def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
-    """The fields of a configuration as JSON schemas, by name.
-
-    Returns:
-        For each field its type and range, ``description``, ``default`` or ``required: true``, and ``only_if``, the
-        conditions in words under which it is read.
-    """
+    """The JSON schema of each field, with ``required: true`` or ``default``, and ``only_if``: in words, when it is read."""
     whole = model.model_json_schema() if model.model_fields else {}
     described = {}
     for name, schema in whole.get("properties", {}).items():
@@ -100,17 +94,8 @@ def describe(part: Mapping[str, Any]) -> str:
     return " ".join(filter(None, words))
 
 
-def headline(module: ModuleType) -> str:
-    """The first line of a component's docstring."""
-    return (module.__doc__ or "").strip().split("\n")[0]
-
-
 def named_components(name: str, command: str) -> list[tuple[Slot, str]]:
-    """The components of a name, each with its slot.
-
-    Args:
-        name: a component or a preset, also as ``slot/name``.
-        command: what asks, for a message.
+    """The components of a name, also that of a preset or ``slot/name``, each with its slot; ``command`` is what asks.
 
     Raises:
         ConfigError: no component has that name; with the reason or the nearest name.
@@ -128,10 +113,7 @@ def named_components(name: str, command: str) -> list[tuple[Slot, str]]:
 
 
 def as_data(name: str | None = None) -> dict[str, Any]:
-    """All slots and parts of a sweep file, or what has the name ``name``, as plain JSON values.
-
-    Args:
-        name: a component, a preset or a part; None or empty for everything.
+    """All slots and parts of a sweep file, or what has the name ``name`` (`PARTS`, `named_components`), as JSON values.
 
     Raises:
         ConfigError: nothing has that name.
@@ -143,35 +125,39 @@ def as_data(name: str | None = None) -> dict[str, Any]:
     }
     if name in PARTS:
         return {"slots": {}, "parts": parts}
-    every = [(slot, one) for slot in SLOTS for one in components(slot.folder)]
-    named = named_components(name, "list") if name else every
-    slots: dict[str, Any] = {}
-    for slot, one in named:
-        module, origins = components(slot.folder)[one], {other.name: other.origin for other in offers(slot.folder)}
-        shown = slots.setdefault(
-            slot.key, {"default": slot.default, "many": slot.many, "components": {}, "presets": {}, "broken": {}}
-        )
-        shown["components"][one] = {
-            "headline": headline(module),
-            "description": (module.__doc__ or "").strip(),
-            "origin": origins.get(one),
-            "fields": fields(module.Config),
-        }
-        shown["presets"] |= {
-            short: {"component": one, "label": preset.label, "fields": dict(preset.fields)}
-            for short, (component, preset) in presets(slot.folder).items()
-            if component == one
-        }
-        shown["broken"] = {} if name else broken(slot.folder)
-    return {"slots": slots, "parts": parts} | ({} if name else {"sweep": WORDS})
+    if name:
+        named = named_components(name, "list")
+        return {"slots": {slot.key: _slot(slot, [one]) | {"broken": {}} for slot, one in named}, "parts": parts}
+    return {"slots": {slot.key: _slot(slot, components(slot.folder)) for slot in SLOTS}, "parts": parts, "sweep": WORDS}
+
+
+def _slot(slot: Slot, names: Collection[str]) -> dict[str, Any]:
+    """A slot with the components of these names and their presets."""
+    origins = {offer.name: offer.origin for offer in offers(slot.folder)}
+    texts = {name: (components(slot.folder)[name].__doc__ or "").strip() for name in names}
+    return {
+        "default": slot.default,
+        "many": slot.many,
+        "components": {
+            name: {
+                "headline": text.split("\n")[0],
+                "description": text,
+                "origin": origins.get(name),
+                "fields": fields(components(slot.folder)[name].Config),
+            }
+            for name, text in texts.items()
+        },
+        "presets": {
+            short: {"component": name, "label": preset.label, "fields": dict(preset.fields)}
+            for short, (name, preset) in presets(slot.folder).items()
+            if name in names
+        },
+        "broken": broken(slot.folder),
+    }
 
 
 def listing(name: str | None) -> str:
-    """The text that ``fedpriv list`` prints: a line for each component, or the fields of one.
-
-    Args:
-        name: a component, preset or part of a sweep file (`PARTS`) whose fields to list; None or empty to list all
-            components.
+    """The text that ``fedpriv list`` prints: a line for each component, or the fields of what has the name ``name``.
 
     Raises:
         ConfigError: nothing has that name.
@@ -187,21 +173,18 @@ def listing(name: str | None) -> str:
             lines += [f"    {word:22} {arguments}" for word, arguments in WORDS.items()]
         return "\n".join(lines)
     for key, slot in data["slots"].items():
-        if name:
-            for component, one in slot["components"].items():
+        shown = {}
+        for component, one in slot["components"].items():
+            if name:
                 origin = [f"  from {one['origin']}"] if one["origin"] else []
                 lines = [f"{key}: {component}", *origin, textwrap.indent(one["description"], "  "), "", "  fields"]
                 texts.append("\n".join([*lines, *(_lines(one["fields"]) or ["    none"])]))
-            continue
-        shown = {
-            component: one["headline"] + (f"  [from {one['origin']}]" if one["origin"] else "")
-            for component, one in slot["components"].items()
-        }
+            shown[component] = one["headline"] + (f"  [from {one['origin']}]" if one["origin"] else "")
         for short, preset in slot["presets"].items():
             values = ", ".join(f"{field}: {value}" for field, value in preset["fields"].items())
             shown[short] = f"{preset['label']}: {preset['component']} with {values}"
         shown |= slot["broken"]
-        texts.append("\n".join([key, *(f"  {one:16} {shown[one]}" for one in sorted(shown))]))
+        texts += [] if name else ["\n".join([key, *(f"  {one:16} {shown[one]}" for one in sorted(shown))])]
     if not name:
         parts = f"fedpriv list {' | '.join(PARTS)}   shows the fields that belong to no component"
         texts.append(f"fedpriv list NAME   shows the fields of a component\n{parts}")

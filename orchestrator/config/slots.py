@@ -33,8 +33,7 @@ class Slot:
         folder: the package whose modules are the components.
         default: the component if the sweep file names none; None if it must name one.
         many: whether the slot holds a list of different components, which may be empty.
-        by_path: the component that a name with a colon, a dotted path like ``mypkg.nets:Net``, stands for; None: no path
-            may be named.
+        by_path: the component of a name with a colon, a dotted path like ``mypkg.nets:Net``; None: no path may be named.
     """
 
     key: str
@@ -120,14 +119,7 @@ def replace_component(run: Run, key: Key, component: Component[Any, Any]) -> Run
 
 @dataclass(frozen=True)
 class Declared:
-    """A function or a constant of a contract.
-
-    Attributes:
-        contract: the protocol that declares it.
-        name: what it is called there and in a component's module.
-        owed: whether every component must have it.
-        function: whether it is a function.
-    """
+    """A function, or else a constant, of a contract; if it is ``owed``, every component must have it."""
 
     contract: type
     name: str
@@ -150,10 +142,10 @@ class Declared:
 
 def contracts(folder: str, module: Any) -> tuple[type, ...]:
     """The contracts of the slot in package ``folder`` that apply to a component; for an attack those of its kinds."""
+    if folder == "attacks":
+        return (Attack, *(ATTACK_KINDS[kind] for kind in getattr(module, "KINDS", ())))
     listed: tuple[type, ...] = importlib.import_module(folder).CONTRACTS
-    if set(listed) != set(ATTACK_KINDS.values()):
-        return listed
-    return (Attack, *(ATTACK_KINDS[kind] for kind in getattr(module, "KINDS", ())))
+    return listed
 
 
 def declared(folder: str, module: Any) -> list[Declared]:
