@@ -201,8 +201,8 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
     Such a problem does not invalidate the run, because another trial of the sweep may read the field.
     """
     problems = []
-    for key, component in [*chosen_components(run), ((CURVATURE,), run.curvature)]:
-        config: Config = getattr(component, "config", component)
+    for key, component in chosen_components(run):
+        config: Config = component.config
         unread = config.unread_fields()
         if component is run.data:
             own = run.split.module.unread_of_data(run.split.config, run.data.config)
@@ -214,9 +214,14 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
             for field, reason in unread.items()
             if field in config.model_fields_set and getattr(config, field) is not None
         ]
-        if unread and component is not run.curvature:
+        if unread:
             defaults = {field: type(config).model_fields[field].get_default() for field in unread}
             run = replace_component(run, key, replace(component, config=config.model_copy(update=defaults)))
+    problems += [
+        ConfigProblem(reason, (CURVATURE, field), unread=True)
+        for field, reason in run.curvature.unread_fields().items()
+        if field in run.curvature.model_fields_set
+    ]
     if run.curvature.model_fields_set and not run.measures_curvature:
         problems.append(ConfigProblem(UNREAD_CURVATURE, (CURVATURE,), unread=True))
         run = replace(run, curvature=CurvatureConfig())

@@ -60,7 +60,10 @@ def test_every_key_has_its_line() -> None:
     document = read("a: 1\nb:\n  c: {d: 2,\n      e: 3}\n  f:\n    - &x 4\n    - g: *x\n", "x.yaml")
     assert document.value == {"a": 1, "b": {"c": {"d": 2, "e": 3}, "f": [4, {"g": 4}]}}
     lines = {"a": 1, "b": 2, "b.c": 3, "b.c.d": 3, "b.c.e": 4, "b.f": 5, "b.f.0": 6, "b.f.1": 7, "b.f.1.g": 7}
-    assert {".".join(map(str, key)): line for key, line in document.lines.items() if "?" not in key} == {"": 1, **lines}
+    assert {".".join(map(str, key)): line for key, (_, line) in document.places.items() if "?" not in key} == {
+        "": 1,
+        **lines,
+    }
 
 
 @pytest.mark.parametrize(

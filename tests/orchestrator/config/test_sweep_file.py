@@ -37,7 +37,7 @@ def load(text: str, *sets: str) -> Sweep:
 
 def test_a_file_without_a_sweep_is_one_trial() -> None:
     sweep = load(BASE)
-    assert (sweep.name, sweep.text, sweep.path, sweep.description) == ("small", BASE, Path("x.yaml"), "")
+    assert (sweep.name, sweep.text, sweep.path) == ("small", BASE, Path("x.yaml"))
     assert (len(sweep.runs), sweep.swept, sweep.values) == (1, (), ({},))
     assert sweep.runs[0].clustering.config.clusters == 3
 
