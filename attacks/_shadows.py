@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import numpy as np
@@ -87,6 +87,7 @@ class ShadowConfig(SlotConfig):
 
 
 Role = Literal["shadow", "probe"]
+NO_STATE = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +134,15 @@ class ShadowJob:
 
 @dataclass(frozen=True, eq=False)
 class Shadow(Outputs):
-    """The outputs of a trained shadow model, its accuracy on members, its epochs (of all rounds) and its role."""
+    """A trained shadow model: its outputs, accuracy on members, epochs (of all rounds) and role.
+
+    ``state`` are the bytes of its federation, from which a job with more rounds continues; empty: there is none.
+    """
 
     accuracy: float
     epochs: int
     role: Role = "shadow"
+    state: NDArray[np.uint8] = field(default_factory=lambda: NO_STATE)
 
 
 def of_role(shadows: Sequence[Shadow], role: Role) -> list[Shadow]:

@@ -11,7 +11,7 @@ An attack lists its kinds in ``KINDS``; it may have several.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -399,6 +399,14 @@ class ModelAttack(Attack, Protocol):
 
         The model was trained for so many ``rounds`` and has an ``accuracy`` on its clients' training examples.
         ``seed_for(purpose, *integers)`` returns an integer seed.
+        """
+        return ()
+
+    @staticmethod
+    def earlier(job: Any) -> Iterable[Any]:
+        """The jobs whose training this one continues, the longest first; by default none.
+
+        If one of them has been trained, its ``Shadow`` is given to `train_shadow` as ``begun``. It must not change the result.
         """
         return ()
 

@@ -32,18 +32,21 @@ on that one. So the choice makes the result no better than it is, unlike ``maxim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank, Risk
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
 from attacks._shadows import (
+    NO_STATE,
     Answers,
     Shadow,
     ShadowConfig,
@@ -177,23 +180,35 @@ def _strengths(config: ShadowConfig, data: Federation, clients: Ints, owners: In
     return data.draw_strengths(wear(data, clients, owners, rng), rng)
 
 
-def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run) -> Shadow:
-    """Train a job's model from scratch on its members, then query it with members and non-members.
+def earlier(job: ShadowJob) -> Iterator[ShadowJob]:
+    """The jobs that a federation's job continues: those of the same federation after fewer rounds, the longest first."""
+    for rounds in range(job.rounds - 1, 0, -1):
+        yield replace(job, rounds=rounds, took_part=None if job.took_part is None else job.took_part[:rounds])
 
-    ``network`` holds the shadow model afterwards. Raises FloatingPointError if the training diverged.
+
+def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run, begun: Shadow | None = None) -> Shadow:
+    """Train a job's model on its members, then query it with members and non-members.
+
+    ``begun`` is the result of one of the `earlier` jobs; without it, the training begins anew, and ends with the same
+    bytes. ``network`` holds the shadow model afterwards. Raises FloatingPointError if the training diverged.
     """
     drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
     asked = Examples(data.prepare(data.shadow.x[drawn], job.strengths[drawn]), data.shadow.y[drawn])
-    train = _train_federation if len(job.sizes) else _train_single
-    epochs = train(job, asked[:size], data, network, run)
+    if len(job.sizes):
+        epochs, state = _train_federation(job, asked[:size], data, network, run, begun)
+    else:
+        epochs, state = _train_single(job, asked[:size], data, network, run), NO_STATE
     logits = network.logits(asked.x)
     accuracy = float(np.mean(logits[:size].argmax(axis=1) == asked.y[:size]))
-    return Shadow(logits, asked.y, np.arange(len(drawn)) < size, accuracy, epochs, job.role)
+    return Shadow(logits, asked.y, np.arange(len(drawn)) < size, accuracy, epochs, job.role, state)
 
 
-def _train_federation(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
-    """Train the model of a federation that imitates the run's; return its epochs."""
+def _train_federation(
+    job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run, begun: Shadow | None
+) -> tuple[int, NDArray[np.uint8]]:
+    """Train the model of a federation that imitates the run's; return its epochs, and the state to continue from."""
     from algorithms.engine.federation import train_model
+    from algorithms.engine.round import RoundState, packed, unpacked
 
     unused = np.setdiff1d(np.arange(len(data.shadow)), np.concatenate([job.members, job.nonmembers]))
     clients, nobody = len(job.sizes), np.empty(0, np.int64)
@@ -213,8 +228,10 @@ def _train_federation(job: ShadowJob, members: Examples, data: Federation, netwo
         shadow=data.shadow[unused if len(unused) else job.members],
     )
     stream = lambda purpose, *place: np.random.default_rng([job.seed, crc32(purpose.encode()), *place])  # noqa: E731
-    network.load(train_model(run, imitation, network, job.rounds, stream, job.took_part))
-    return job.rounds * run.training.config.epochs
+    start = RoundState(**unpacked(load(begun.state.tobytes()))) if begun else None
+    state = train_model(run, imitation, network, job.rounds, stream, job.took_part, start)
+    network.load(state.models[0])
+    return job.rounds * run.training.config.epochs, np.frombuffer(save(packed(state)), np.uint8)
 
 
 def _train_single(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:

@@ -19,7 +19,7 @@ from algorithms.core.messages import Assignment, BlockResult, Ints, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block as work
 from algorithms.engine import server
-from algorithms.engine.round import Clients, Draws, LocalStreams, Stream, advance, begin, train_block
+from algorithms.engine.round import Clients, Draws, LocalStreams, RoundState, Stream, advance, begin, train_block
 from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
 
@@ -33,8 +33,9 @@ def train_model(
     rounds: int,
     stream: Stream,
     took_part: NDArray[np.bool_] | None = None,
-) -> Weights:
-    """Train one model on all clients of a federation, from its initial weights.
+    begun: RoundState | None = None,
+) -> RoundState:
+    """Train one model on all clients of a federation, from its initial weights or from where it was left.
 
     Args:
         run: the components, and their fields; its clustering, attacks, seed and number of rounds are ignored.
@@ -43,15 +44,18 @@ def train_model(
         rounds: number of rounds.
         stream: ``stream(purpose, *place)`` returns a random generator; the place is the round, then the client.
         took_part: [rounds, clients] who takes part in which round; None: as the run samples clients.
+        begun: the state after fewer rounds of the same federation. What follows from it is what would follow without
+            it, because every random number has the round in its place.
 
     Returns:
-        The model after the last round.
+        The state after the last round, with the model.
 
     Raises:
         FloatingPointError: the training diverged.
     """
-    network.load(network.initial(stream("initial_weights")))
-    model = work.pretrain(run, data, network, stream("pretraining"))
+    if begun is None:
+        network.load(network.initial(stream("initial_weights")))
+        begun = begin(run, [work.pretrain(run, data, network, stream("pretraining"))], data.clients)
     history = np.full((rounds, data.clients), ABSENT)
     if took_part is not None:
         history[took_part] = 0
@@ -59,7 +63,7 @@ def train_model(
         rng = stream("participation", round_)
         present[server.sample_cohort(run.participation, run.participation_rate, data.clients, rng)] = 0
     unnumbered = lambda purpose, *place: stream(purpose, *(place[:1] if purpose == "noise" else place))  # noqa: E731
-    return train_models(run, [data], network, [model], history, [unnumbered])[0][0]
+    return _train(run, [data], network, begun, history, [unnumbered])
 
 
 def train_models(
@@ -88,10 +92,23 @@ def train_models(
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
+    begun, own = begin(run, list(models) * len(data), sum(one.clients for one in data)), len(models)
+    trained = _train(run, data, network, begun, history, streams).models
+    return [trained[own * r : own * (r + 1)] for r in range(len(data))]
+
+
+def _train(
+    run: Run,
+    data: Sequence[Federation],
+    network: Network,
+    state: RoundState,
+    history: Ints,
+    streams: Sequence[Stream],
+) -> RoundState:
+    """Train the rounds of ``history`` that follow ``state``, which is changed; see `train_models`."""
     # Nothing of a federation depends on how well its curvatures are measured.
     run = replace(run, curvature=run.curvature.model_copy(update={"reliability_every": 0}))
-    whole, each, own = _join(data), data[0].clients, len(models)
-    state = begin(run, list(models) * len(data), whole.clients)
+    whole, each, own = _join(data), data[0].clients, len(state.models) // len(data)
 
     def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
         local = lambda purpose, client: streams[client // each](purpose, state.round, client % each)  # noqa: E731
@@ -100,7 +117,7 @@ def train_models(
 
     clients = Clients(_joined_blocks(run, each, len(data)), train, network.layout)
     first = own * np.arange(len(data))[:, None]  # the number of each federation's first model
-    for round_, plan in enumerate(history):
+    for round_, plan in list(enumerate(history))[state.round :]:
         state.assignment = np.where(plan == ABSENT, ABSENT, first + plan).ravel()
         noise = [
             server.draw_noise(run, network.layout.size, stream("noise", round_, j))
@@ -111,7 +128,7 @@ def train_models(
         advance(run, clients, state, np.flatnonzero(state.assignment != ABSENT), Draws(noise, visiting))
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
-    return [state.models[own * r : own * (r + 1)] for r in range(len(data))]
+    return state
 
 
 def _join(data: Sequence[Federation]) -> Federation:

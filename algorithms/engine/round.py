@@ -57,6 +57,35 @@ class RoundState:
     round: int = 0
 
 
+def packed(state: RoundState) -> dict[str, NDArray[Any]]:
+    """The state as named arrays, from which `unpacked` makes its fields again."""
+    arrays = {"assignment": state.assignment, "round": np.array(state.round)}
+    for group in "statistics", "optimizer_states":
+        arrays |= {f"{group}.{name}": array for name, array in getattr(state, group).items()}
+    for j, (model, kept) in enumerate(zip(state.models, state.servers, strict=True)):
+        arrays |= {f"model.{j}.params": model.params, f"model.{j}.buffers": model.buffers}
+        arrays |= {f"server.{j}.{name}": array for name, array in kept.items()}
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
+
+
+def unpacked(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """The fields of a `RoundState` that `packed` made ``arrays`` of."""
+    numbers = range(sum(name.startswith("model.") and name.endswith(".params") for name in arrays))
+    return {
+        "models": [Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]) for j in numbers],
+        "servers": [under(f"server.{j}.", arrays) for j in numbers],
+        "assignment": arrays["assignment"],
+        "statistics": under("statistics.", arrays),
+        "optimizer_states": under("optimizer_states.", arrays),
+        "round": int(arrays["round"]),
+    }
+
+
+def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin with ``prefix``, without it, in the order of their names."""
+    return {name.removeprefix(prefix): arrays[name] for name in sorted(arrays) if name.startswith(prefix)}
+
+
 @dataclass(frozen=True)
 class Clients:
     """The clients as the server sees them.

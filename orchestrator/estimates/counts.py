@@ -156,7 +156,9 @@ def _audits(run: Run, data: Federation, place: Placement, attack: AttackComponen
         for job in shadow_jobs(run, Cluster(data, number, group), attack):
             examples = len(job.members)
             if job.rounds:
-                shadows += sum(federation(run, job.sizes, rounds, rate).values())
+                continued = any(True for _ in attack.module.earlier(job))  # as long as the model's clients stay
+                trained = Schedule.of(run).done if continued else rounds
+                shadows += sum(federation(run, job.sizes, trained, rate).values())
             else:
                 shadows += times * examples * STOPS_EARLY * job.max_epochs * rate("train")
             shadows += times * (2 * examples * rate("evaluate") + TASK_SECONDS)

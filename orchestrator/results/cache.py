@@ -26,16 +26,23 @@ def cached(cache: Path, key: str, make: Callable[[], bytes]) -> bytes:
     Raises:
         WriteError: the entry could not be written.
     """
-    log = Log(cache / key, key)
-    try:
-        return read_manifest(log.path, key).read(PART)
-    except (FileNotFoundError, DamageError):
-        if os.path.lexists(log.path) and not log.path.is_dir():
-            log.path.unlink()
-        content = make()
-        log.append(PART, content)
-        log.finish({})
+    if content := stored(cache, key):
         return content
+    log = Log(cache / key, key)
+    if os.path.lexists(log.path) and not log.path.is_dir():
+        log.path.unlink()
+    content = make()
+    log.append(PART, content)
+    log.finish({})
+    return content
+
+
+def stored(cache: Path, key: str) -> bytes | None:
+    """Return the content of an entry; None if it is not there or damaged."""
+    try:
+        return read_manifest(cache / key, key).read(PART)
+    except (FileNotFoundError, DamageError):
+        return None
 
 
 class Cache:

@@ -29,7 +29,7 @@ from attacks import _halves
 from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, ShadowJob, World
 from datasets.federation import Federation, add_to_digest
 from orchestrator.config.run import trial_id
-from orchestrator.results.cache import cached
+from orchestrator.results.cache import cached, stored
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import own_code_hash
 from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
@@ -175,14 +175,25 @@ def _packed(write: Any, *arrays: Any, **named: Any) -> bytes:
 
 
 def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
-    """Train one shadow model, or read it from the cache."""
+    """Train one shadow model, or what it lacks of an earlier one in the cache, or read it from there."""
     worker = session(setup)
     module = attack_named(worker.run, attack).module
     train = partial(module.train_shadow, job, worker.data, worker.network, worker.run)
     if module.Shadow is None:
         return train()
-    key = job.key(_digest(dependencies(worker.run, worker.data, "seed")))
-    with np.load(io.BytesIO(cached(Path(cache), key, lambda: _packed(np.savez, **asdict(train()))))) as file:
+    depends = _digest(dependencies(worker.run, worker.data, "seed"))
+
+    def trained() -> bytes:
+        entries = (stored(Path(cache), one.key(depends)) for one in module.earlier(job))
+        begun = next((_shadow_of(module, content) for content in entries if content), None)
+        return _packed(np.savez, **asdict(train(begun=begun) if begun else train()))
+
+    return _shadow_of(module, cached(Path(cache), job.key(depends), trained))
+
+
+def _shadow_of(module: Any, content: bytes) -> Any:
+    """Return a ``Shadow`` of an attack from the bytes of its fields."""
+    with np.load(io.BytesIO(content)) as file:
         return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
 
 

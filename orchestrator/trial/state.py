@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from algorithms.core.accounting import PrivacyEvent, Spending
-from algorithms.core.messages import Weights
-from algorithms.engine.round import RoundState
+from algorithms.engine.round import RoundState, packed, under, unpacked
 
 
 @dataclass(kw_only=True)
@@ -65,7 +64,6 @@ ARRAYS = (
     "losses",
     "accuracies",
     "selection",
-    "assignment",
     "reference",
     "users",
     "trained_rounds",
@@ -75,20 +73,16 @@ ARRAYS = (
     "history",
     "own_risks",
 )
-PLAIN = ("names", "round", "start", "outer", "resumed")
-NAMED = ("statistics", "optimizer_states", "attacks", "canaries")
+PLAIN = ("names", "start", "outer", "resumed")
+NAMED = ("attacks", "canaries")
 
 
 def state_bytes(state: RunState) -> bytes:
     """The content of a state's file, in the format safetensors."""
-    arrays = {name: np.asarray(getattr(state, name), order="C") for name in ARRAYS}
+    arrays = packed(state) | {name: np.asarray(getattr(state, name), order="C") for name in ARRAYS}
     for group in NAMED:
         arrays |= {f"{group}.{name}": np.asarray(array, order="C") for name, array in getattr(state, group).items()}
-    for j, (model, server) in enumerate(zip(state.models, state.servers, strict=True)):
-        arrays |= {f"model.{j}.params": model.params, f"model.{j}.buffers": model.buffers}
-        arrays |= {f"server.{j}.{name}": np.asarray(array, order="C") for name, array in server.items()}
     plain = {name: getattr(state, name) for name in PLAIN} | {"spent": [asdict(one) for one in state.spent]}
-    plain["clusters"] = len(state.models)
     return save(arrays, metadata={"state": json.dumps(plain)})  # a second entry might come first or last, by chance
 
 
@@ -98,15 +92,6 @@ def load_state(content: bytes) -> RunState:
     metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     plain = json.loads(metadata["state"])
     plain["spent"] = [Spending(**one | {"event": PrivacyEvent(**one["event"])}) for one in plain["spent"]]
-    models, servers = [], []
-    for j in range(plain.pop("clusters")):
-        models.append(Weights(arrays[f"model.{j}.params"], arrays[f"model.{j}.buffers"]))
-        servers.append(_under(f"server.{j}.", arrays))
     plain |= {name: arrays[name] for name in ARRAYS}
-    plain |= {group: _under(f"{group}.", arrays) for group in NAMED}
-    return RunState(models=models, servers=servers, **plain)
-
-
-def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the arrays whose names begin with ``prefix``, without it, in the order of their names (safetensors has none)."""
-    return {name.removeprefix(prefix): arrays[name] for name in sorted(arrays) if name.startswith(prefix)}
+    plain |= {group: under(f"{group}.", arrays) for group in NAMED}
+    return RunState(**unpacked(arrays), **plain)

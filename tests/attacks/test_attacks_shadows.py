@@ -198,9 +198,8 @@ def test_a_shadow_federation_is_as_overfitted_as_the_federation_that_it_imitates
     right = shadow.logits.argmax(axis=1) == shadow.labels
     gap = right[shadow.member].mean() - right[~shadow.member].mean()
     imitated = replace(noise, **_part_of(noise, np.flatnonzero(HALVES == 0)))
-    network.load(
-        train_model(RUN, imitated, network, 2, lambda purpose, *place: np.random.default_rng([9, len(purpose), *place]))
-    )
+    draw = lambda purpose, *place: np.random.default_rng([9, len(purpose), *place])  # noqa: E731
+    network.load(train_model(RUN, imitated, network, 2, draw).models[0])
     inside = (network.logits(imitated.train.x).argmax(axis=1) == imitated.train.y).mean()
     outside = (network.logits(noise.nonmembers.x).argmax(axis=1) == noise.nonmembers.y).mean()
     assert gap == pytest.approx(inside - outside, abs=0.15)

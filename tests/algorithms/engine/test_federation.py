@@ -48,7 +48,7 @@ def test_the_model_is_that_of_the_round_loop_bit_for_bit(tmp_path, slots: dict[s
         return stream(seed, purpose, *place)
 
     network = Network(run.model, DATA.shape, DATA.classes, run.training.config.device)
-    model = train_model(run, DATA, network, 3, same)
+    (model,) = train_model(run, DATA, network, 3, same).models
     assert model.params.tobytes() == trial.state.models[0].params.tobytes()
     assert model.buffers.tobytes() == trial.state.models[0].buffers.tobytes()
 

@@ -1,12 +1,14 @@
 """The cache of shadow models: named by what a shadow depends on, read instead of trained, and the same to the bit."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from algorithms.engine import federation
 from algorithms.interfaces import Run
 from attacks import shadow_mia
 from attacks.interfaces import AttackedModel, Cluster
@@ -27,17 +29,17 @@ def changed(**slots: Any) -> dict[str, Any]:
     return given(**{"rounds": 3, "clustering": clustered(), "attacks": [ATTACK], "training": {"lr": 0.1}, **slots})
 
 
-def a_job(trial: Trial, k: int = 0) -> Any:
+def a_job(trial: Trial, k: int = 0, rounds: int = 2) -> Any:
     fields: dict[str, Any] = {name: value for name, value in ATTACK.items() if name != "name"}
     config = shadow_mia.Config(**fields, signal="server_only")
     everybody = Cluster(DATA, 0, np.arange(4))
-    return shadow_mia.shadow_jobs(config, everybody, 0.9, 2, lambda *place: integer(0, *place))[k]
+    return shadow_mia.shadow_jobs(config, everybody, 0.9, rounds, lambda *place: integer(0, *place))[k]
 
 
-def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = None, k: int = 0) -> Any:
+def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = None, k: int = 0, rounds: int = 2) -> Any:
     """A shadow model as a trial of ``run`` asks for it."""
     trial = opened(run, folder, data or DATA)
-    return attack_tasks._shadow(trial.context.setup, "shadow_mia", a_job(trial, k), str(cache))
+    return attack_tasks._shadow(trial.context.setup, "shadow_mia", a_job(trial, k, rounds), str(cache))
 
 
 def names(cache: Path) -> list[str]:
@@ -62,6 +64,47 @@ def test_the_second_call_reads_what_the_first_has_trained(tmp_path, monkeypatch,
     monkeypatch.setattr(shadow_mia, "train_shadow", lambda *_: pytest.fail("trained again"))
     assert_equal(shadow(RUN, tmp_path / "b", tmp_path / "cache", k=k), first)
     assert len(names(tmp_path / "cache")) == 1
+
+
+def trained_rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the rounds that shadow federations train from now on."""
+    real, rounds = federation.advance, []
+
+    def advance(run: Any, clients: Any, state: Any, *rest: Any) -> Any:
+        rounds.append(state.round)
+        return real(run, clients, state, *rest)
+
+    monkeypatch.setattr(federation, "advance", advance)
+    return rounds
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        RUN,
+        changed(training={"lr": 0.1, "optimizer": "adam", "optimizer_state": "persist"}),
+        changed(aggregation={"name": "fedadam", "warm_start_epochs": 2}),
+        changed(privacy={"name": "global_dp", "noise_multiplier": 1.0}),
+        changed(objective={"name": "finp"}, aggregation="finp_pca"),
+        changed(participation="poisson", participation_rate=0.5),
+    ],
+    ids=["sgd", "optimizer state", "server state", "noise", "statistics", "participation"],
+)
+def test_a_later_shadow_continues_the_earlier_one_with_the_same_bytes(tmp_path, monkeypatch, run):
+    """Trained anew, continued from a cached one, and from the one before it where the cached one is damaged."""
+    rounds = trained_rounds(monkeypatch)
+    anew = shadow(run, tmp_path / "a", tmp_path / "cold", rounds=5)
+    assert rounds == [0, 1, 2, 3, 4]
+    for earlier in (1, 3):
+        shadow(run, tmp_path / "b", tmp_path / "warm", rounds=earlier)
+    assert rounds[5:] == [0, 1, 2]
+    shutil.copytree(tmp_path / "warm", tmp_path / "damaged")
+    assert_equal(shadow(run, tmp_path / "c", tmp_path / "warm", rounds=5), anew)
+    assert rounds[8:] == [3, 4]
+    last = max((tmp_path / "damaged").iterdir(), key=lambda entry: entry.stat().st_mtime_ns)
+    (last / "content").write_bytes(b"")
+    assert_equal(shadow(run, tmp_path / "d", tmp_path / "damaged", rounds=5), anew)
+    assert rounds[10:] == [1, 2, 3, 4]
 
 
 def test_what_is_read_is_what_would_be_trained(tmp_path):
