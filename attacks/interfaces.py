@@ -406,12 +406,12 @@ class ModelAttack(Attack, Protocol):
     def earlier(job: Any) -> Iterable[Any]:
         """The jobs whose training this one continues, the longest first; by default none.
 
-        If one of them has been trained, its ``Shadow`` is given to `train_shadow` as ``begun``. It must not change the result.
+        If one of them has been trained, `train_shadow` gets its ``Shadow`` as ``begun``; the result must be the same without.
         """
         return ()
 
     @staticmethod
-    def train_shadow(job: Any, data: Federation, network: Network, run: Run) -> Any:
+    def train_shadow(job: Any, data: Federation, network: Network, run: Run, begun: Any = None) -> Any:
         """Train one of the `shadow_jobs` of ``run`` on examples of the server's shadow set; return a ``Shadow``."""
         raise TypeError("this attack lists shadow jobs but does not define train_shadow")
 

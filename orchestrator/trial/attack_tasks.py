@@ -186,7 +186,7 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     def trained() -> bytes:
         entries = (stored(Path(cache), one.key(depends)) for one in module.earlier(job))
         begun = next((_shadow_of(module, content) for content in entries if content), None)
-        return _packed(np.savez, **asdict(train(begun=begun) if begun else train()))
+        return _packed(np.savez, **asdict(train(begun)))
 
     return _shadow_of(module, cached(Path(cache), job.key(depends), trained))
 
