@@ -1,4 +1,4 @@
-"""Shared parts of the aggregations with an optimizer on the server: fields, and a copy of the model without noise.
+"""Optimizers on the server: each is a step from the clients' mean update, taken by a copy of the model without noise.
 
     Delta_t = (theta_t + mean update) - x_t         theta_t: what was sent, with any noise; x_t: the server's own copy
     x_{t+1} = x_t + step(Delta_t)                   the privacy slot is applied to it before it is sent
@@ -10,14 +10,19 @@ noise of one round does not stay in the server's copy, but it does enter Delta_t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from algorithms.aggregation import fedavg
-from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.metric import AGGREGATION, Metric
 from algorithms.interfaces import Metrics, State
 
 METRICS = (Metric("server_step", AGGREGATION, "norm of the server's step", unit=""),)
+Begin = Callable[[Any, Floats], State]
+Apply = Callable[[Any, State, Floats, ClientUpdates], tuple[Floats, State, Metrics]]
 
 
 class ServerConfig(fedavg.Config):
@@ -27,41 +32,23 @@ class ServerConfig(fedavg.Config):
 problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
-def begin(params: Floats, *moments: str) -> State:
-    """Return the server's state before the first round, in float32.
+def optimizer(step: Callable[..., tuple[Doubles, dict[str, Any]]], *moments: str) -> tuple[Begin, Apply]:
+    """Return ``begin`` and ``apply`` of the optimizer whose ``moments`` [d], all zero at first, have these names.
 
-    Args:
-        params: [d] the first model's parameters.
-        moments: names of the optimizer's moments.
-
-    Returns:
-        The server's copy ``current`` [d] and the moments [d], which are zero.
+    ``step(config, Delta_t, **moments)`` computes the step [d] and the new moments; ``rounds`` [1] counts rounds.
     """
-    return {"current": params.copy()} | {name: np.zeros_like(params) for name in moments}
 
+    def begin(config: Any, params: Floats) -> State:
+        """Return the server's own copy of the model, ``current`` [d], and the optimizer's moments [d], in float32."""
+        zeros = {name: np.zeros(1, np.int64) if name == "rounds" else np.zeros_like(params) for name in moments}
+        return {"current": params.copy()} | zeros
 
-def difference(state: State, params: Floats, received: ClientUpdates) -> Doubles:
-    """Compute Delta_t [d]: the clients' mean model minus the server's own copy.
+    def apply(config: Any, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+        """Take the step in float64; return new parameters [d] in float32, the state, and the step's L2 norm."""
+        delta = params + received.mean - state["current"]
+        moved, updated = step(config, delta, **{name: state[name] for name in moments})
+        current = (state["current"] + moved).astype(np.float32)
+        kept = {name: array.astype(state[name].dtype) for name, array in updated.items()}
+        return current, state | kept | {"current": current}, {"server_step": float(np.linalg.norm(moved))}
 
-    Args:
-        state: the server's state, with ``current`` [d].
-        params: [d] the parameters that the clients were sent.
-        received: the clients' updates.
-    """
-    return params + received.mean - state["current"]
-
-
-def take_step(state: State, step: Doubles, **moments: Doubles | Ints) -> tuple[Floats, State, Metrics]:
-    """Move the server's copy by ``step`` and return the results of ``apply``.
-
-    Args:
-        state: the server's state.
-        step: [d] the optimizer's step.
-        moments: new moments by name, [d] each (or the number of rounds).
-
-    Returns:
-        The new parameters [d], the new state, and the L2 norm of the step as a metric.
-    """
-    current = (state["current"] + step).astype(np.float32)
-    updated = {name: array.astype(state[name].dtype) for name, array in moments.items()}
-    return current, state | updated | {"current": current}, {"server_step": float(np.linalg.norm(step))}
+    return begin, apply

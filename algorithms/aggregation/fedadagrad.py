@@ -13,8 +13,7 @@ from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
 from algorithms.aggregation._server_optimizer import ServerConfig
-from algorithms.core.messages import ClientUpdates, Floats
-from algorithms.interfaces import Metrics, State
+from algorithms.core.messages import Doubles
 
 NEEDS = "mean"
 LABEL, METRICS = "FedAdagrad", _server_optimizer.METRICS
@@ -31,13 +30,10 @@ problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
-def begin(config: Config, params: Floats) -> State:
-    """Return the server's own copy of the model [d] and the sum of squares v [d]."""
-    return _server_optimizer.begin(params, "v")
+def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:
+    """Compute an Adagrad step along ``delta`` [d], and the sum of squares v [d]."""
+    v = v + delta**2
+    return config.eta * delta / (np.sqrt(v) + config.tau), {"v": v}
 
 
-def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    """Take an Adagrad step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
-    delta = _server_optimizer.difference(state, params, received)
-    v = state["v"] + delta**2
-    return _server_optimizer.take_step(state, config.eta * delta / (np.sqrt(v) + config.tau), v=v)
+begin, apply = _server_optimizer.optimizer(step, "v")

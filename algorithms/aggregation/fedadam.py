@@ -18,8 +18,7 @@ from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
 from algorithms.aggregation._server_optimizer import ServerConfig
-from algorithms.core.messages import ClientUpdates, Floats
-from algorithms.interfaces import Metrics, State
+from algorithms.core.messages import Doubles, Ints
 
 NEEDS = "mean"
 LABEL, METRICS = "FedAdam", _server_optimizer.METRICS
@@ -43,11 +42,6 @@ problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
-def begin(config: Config, params: Floats) -> State:
-    """Return the server's own copy of the model [d], the moments m and v [d], and the number of rounds so far."""
-    return _server_optimizer.begin(params, "m", "v") | {"rounds": np.zeros(1, np.int64)}
-
-
 def rate(config: Config, t: int) -> float:
     """Compute eta_t of round ``t``, where the first round is 1.
 
@@ -60,10 +54,14 @@ def rate(config: Config, t: int) -> float:
     return float(config.eta * np.sqrt(1 - config.beta_2**s) / (1 - config.beta_1**s))
 
 
-def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    """Take an Adam step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
-    delta, rounds = _server_optimizer.difference(state, params, received), state["rounds"] + 1
-    m = config.beta_1 * state["m"] + (1 - config.beta_1) * delta
-    v = config.beta_2 * state["v"] + (1 - config.beta_2) * delta**2
-    step = rate(config, int(rounds[0])) * m / (np.sqrt(v) + config.tau)
-    return _server_optimizer.take_step(state, step, m=m, v=v, rounds=rounds)
+def step(
+    config: Config, delta: Doubles, m: Doubles, v: Doubles, rounds: Ints
+) -> tuple[Doubles, dict[str, Doubles | Ints]]:
+    """Compute an Adam step along ``delta`` [d], the moments m and v [d], and the number of rounds."""
+    rounds = rounds + 1
+    m = config.beta_1 * m + (1 - config.beta_1) * delta
+    v = config.beta_2 * v + (1 - config.beta_2) * delta**2
+    return rate(config, int(rounds[0])) * m / (np.sqrt(v) + config.tau), {"m": m, "v": v, "rounds": rounds}
+
+
+begin, apply = _server_optimizer.optimizer(step, "m", "v", "rounds")

@@ -20,6 +20,7 @@ from algorithms.aggregation import _warm_start
 from algorithms.aggregation._warm_start import WarmStartConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.interfaces import Metrics, State
+from datasets.components import Config as SlotConfig
 from datasets.components import Preset
 
 NEEDS = "mean"
@@ -39,14 +40,19 @@ class Config(WarmStartConfig):
 problems, warm_start = _warm_start.problems, _warm_start.warm_start
 
 
-def begin(config: Config, params: Floats) -> State:
+def begin(config: SlotConfig, params: Floats) -> State:
     """Return an empty state: the server keeps nothing between rounds."""
     return {}
 
 
+def by_examples(config: SlotConfig, examples: Ints) -> Doubles:
+    """Return the numbers of examples [clients] as weights."""
+    return examples.astype(np.float64)
+
+
 def weigh(config: Config, examples: Ints) -> Doubles:
     """Return the clients' weights [clients] before normalization: their numbers of examples, or ones."""
-    return examples.astype(np.float64) if config.weights == "examples" else np.ones(len(examples))
+    return by_examples(config, examples) if config.weights == "examples" else np.ones(len(examples))
 
 
 def equal_weights(config: Config) -> bool:
@@ -54,6 +60,6 @@ def equal_weights(config: Config) -> bool:
     return config.weights == "uniform"
 
 
-def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
+def apply(config: SlotConfig, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
     """Add the mean update; return new parameters [d] (float32, added in float64), the state and no metrics."""
     return (params + received.mean).astype(np.float32), state, {}

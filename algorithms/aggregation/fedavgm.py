@@ -16,8 +16,7 @@ from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
 from algorithms.aggregation._server_optimizer import ServerConfig
-from algorithms.core.messages import ClientUpdates, Floats
-from algorithms.interfaces import Metrics, State
+from algorithms.core.messages import Doubles
 
 NEEDS = "mean"
 LABEL, METRICS = "FedAvgM", _server_optimizer.METRICS
@@ -36,12 +35,10 @@ problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
-def begin(config: Config, params: Floats) -> State:
-    """Return the server's own copy of the model [d] and its velocity v [d], which is 0."""
-    return _server_optimizer.begin(params, "v")
+def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:
+    """Compute a step with momentum along ``delta`` [d], and the velocity v [d]."""
+    v = config.momentum * v - delta
+    return -config.lr * v, {"v": v}
 
 
-def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    """Take a momentum step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
-    v = config.momentum * state["v"] - _server_optimizer.difference(state, params, received)
-    return _server_optimizer.take_step(state, -config.lr * v, v=v)
+begin, apply = _server_optimizer.optimizer(step, "v")

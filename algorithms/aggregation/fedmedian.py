@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.aggregation import _warm_start
+from algorithms.aggregation import fedavg
 from algorithms.aggregation._warm_start import WarmStartConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.interfaces import Metrics, State
@@ -28,12 +28,7 @@ class Config(WarmStartConfig):
     """Fields of FedMedian: only those of the warm start."""
 
 
-problems, warm_start = _warm_start.problems, _warm_start.warm_start
-
-
-def begin(config: Config, params: Floats) -> State:
-    """Return an empty state: the server keeps nothing between rounds."""
-    return {}
+begin, problems, warm_start = fedavg.begin, fedavg.problems, fedavg.warm_start
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:

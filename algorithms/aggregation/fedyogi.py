@@ -16,8 +16,7 @@ from pydantic import Field
 
 from algorithms.aggregation import _server_optimizer
 from algorithms.aggregation._server_optimizer import ServerConfig
-from algorithms.core.messages import ClientUpdates, Floats
-from algorithms.interfaces import Metrics, State
+from algorithms.core.messages import Doubles
 
 NEEDS = "mean"
 LABEL, METRICS = "FedYogi", _server_optimizer.METRICS
@@ -37,14 +36,11 @@ problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
 warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
 
 
-def begin(config: Config, params: Floats) -> State:
-    """Return the server's own copy of the model [d] and its moments m and v [d]."""
-    return _server_optimizer.begin(params, "m", "v")
+def step(config: Config, delta: Doubles, m: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:
+    """Compute a Yogi step along ``delta`` [d], and the moments m and v [d]."""
+    m = config.beta_1 * m + (1 - config.beta_1) * delta
+    v = v - (1 - config.beta_2) * delta**2 * np.sign(v - delta**2)
+    return config.eta * m / (np.sqrt(v) + config.tau), {"m": m, "v": v}
 
 
-def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    """Take a Yogi step; return new parameters [d] (float32, computed in float64), the state and the step's L2 norm."""
-    delta = _server_optimizer.difference(state, params, received)
-    m = config.beta_1 * state["m"] + (1 - config.beta_1) * delta
-    v = state["v"] - (1 - config.beta_2) * delta**2 * np.sign(state["v"] - delta**2)
-    return _server_optimizer.take_step(state, config.eta * m / (np.sqrt(v) + config.tau), m=m, v=v)
+begin, apply = _server_optimizer.optimizer(step, "m", "v")

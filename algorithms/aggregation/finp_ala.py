@@ -18,9 +18,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.aggregation import fedavg
+from algorithms.core.messages import ClientUpdates, Doubles
 from algorithms.core.metric import AGGREGATION, Metric
-from algorithms.interfaces import Metrics, State
+from algorithms.interfaces import Metrics
 from datasets.components import Config as SlotConfig
 
 NEEDS = "updates"
@@ -43,14 +44,7 @@ def statistics(config: Config) -> tuple[str, ...]:
     return ("rho",) if config.rho == "measured" else ()
 
 
-def begin(config: Config, params: Floats) -> State:
-    """Return an empty state: the server keeps nothing between rounds."""
-    return {}
-
-
-def weigh(config: Config, examples: Ints) -> Doubles:
-    """Return the numbers of examples [clients], the weights that apply if `reweigh` falls back."""
-    return examples.astype(np.float64)
+begin, weigh, apply = fedavg.begin, fedavg.by_examples, fedavg.apply
 
 
 def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
@@ -66,8 +60,3 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
     trust = 1 - received.statistics["rho"]
     fallback = clients == 2 or trust.sum() < NONE
     return received.weights if fallback else trust / trust.sum(), {"ala_fallback": float(fallback)}
-
-
-def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    """Add the mean update; return new parameters [d] (float32, added in float64), the state and no metrics."""
-    return (params + received.mean).astype(np.float32), state, {}

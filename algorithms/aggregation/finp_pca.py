@@ -26,10 +26,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms.aggregation import fedavg
 from algorithms.core.gram import ROUNDING, center_products, gram, scale_products
-from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.messages import ClientUpdates, Doubles
 from algorithms.core.metric import AGGREGATION, Metric
-from algorithms.interfaces import Metrics, State
+from algorithms.interfaces import Metrics
 from datasets.components import Config as SlotConfig
 
 NEEDS = "updates"
@@ -54,14 +55,7 @@ class Config(SlotConfig):
     iterations: int = Field(200, ge=1, le=10_000, description="largest number of search steps; ten or so are enough")
 
 
-def begin(config: Config, params: Floats) -> State:
-    """Return an empty state: the server keeps nothing between rounds."""
-    return {}
-
-
-def weigh(config: Config, examples: Ints) -> Doubles:
-    """Return the numbers of examples [clients], the weights that apply if `reweigh` falls back."""
-    return examples.astype(np.float64)
+begin, weigh, apply = fedavg.begin, fedavg.by_examples, fedavg.apply
 
 
 def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
@@ -93,14 +87,9 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
 
 
 def search(config: Config, products: Doubles) -> Doubles | None:
-    """Search the simplex for the best weights, starting from uniform ones.
+    """Search the simplex for the best weights [clients], starting from uniform ones; None if the solver fails.
 
-    Args:
-        config: the component's fields.
-        products: [clients, clients] inner products of the updates.
-
-    Returns:
-        Weights [clients], or None if the solver reports a failure.
+    ``products`` [clients, clients] are the updates' inner products.
     """
     from scipy.optimize import minimize
 
@@ -121,16 +110,9 @@ def search(config: Config, products: Doubles) -> Doubles | None:
 
 
 def value_and_gradient(objective: Objective, products: Doubles, w: Doubles) -> tuple[float, Doubles]:
-    """Compute the objective at the weights ``w`` and its gradient.
+    """Compute the objective at the weights ``w`` [clients] and its gradient [clients].
 
-    Args:
-        objective: which form of eq. 4 to use.
-        products: [clients, clients] inner products of the updates.
-        w: [clients] weights.
-
-    Returns:
-        The value and the gradient [clients]. Where distances or all deviations are 0 the objective has a kink; the
-        gradient of those terms is then set to 0.
+    Where distances or all deviations are 0 the objective has a kink; the gradient of those terms is then set to 0.
     """
     p, gradients = distances(products, w)
     deviations = p - p.mean()  # they sum to zero, so the mean's own gradient drops out of their square's
@@ -144,21 +126,10 @@ def value_and_gradient(objective: Objective, products: Doubles, w: Doubles) -> t
 
 
 def distances(products: Doubles, w: Doubles) -> tuple[Doubles, Doubles]:
-    """Compute the clients' distances from the model with weights ``w``, and their gradients.
+    """Compute the distances p(w) [clients] of the clients from the model with weights ``w``, and their gradients.
 
-    Args:
-        products: [clients, clients] inner products of the updates.
-        w: [clients] weights.
-
-    Returns:
-        p(w) [clients], and dp_k / dw_j [clients k, clients j], which is 0 for a client whose model coincides with the
-        new one.
+    dp_k / dw_j [clients k, clients j] is 0 for a client whose model coincides with the new one.
     """
     ours = products @ w
     p = np.sqrt(np.maximum(np.diagonal(products) - 2 * ours + w @ ours, 0))
     return p, (ours - products) / np.where(p > 0, p, np.inf)[:, None]
-
-
-def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    """Add the mean update; return new parameters [d] (float32, added in float64), the state and no metrics."""
-    return (params + received.mean).astype(np.float32), state, {}

@@ -29,14 +29,7 @@ def channels(layer: Affine) -> int:
 
 
 def apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute W a + b for any W and b.
-
-    Args:
-        layer: the layer, for its kind and stride.
-        weight: W, of the shape of the layer's own weight.
-        a: [n, channels, ...] inputs.
-        bias: b, or None for zero.
-    """
+    """Compute W a + b for any W and b; the layer gives kind and stride."""
     if isinstance(layer, nn.Linear):
         return functional.linear(a, weight, bias)
     convolve = functional.conv1d if isinstance(layer, nn.Conv1d) else functional.conv2d
@@ -44,17 +37,7 @@ def apply(layer: Affine, weight: Tensor, a: Tensor, bias: Tensor | None) -> Tens
 
 
 def pull_back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
-    """Compute W' d for any W.
-
-    Args:
-        layer: the layer, for its kind and stride.
-        weight: W, of the shape of the layer's own weight.
-        d: [n, channels, ...] gradients with respect to the outputs.
-        a: [n, channels, ...] inputs, for their shape.
-
-    Returns:
-        Gradients with respect to the inputs, of the shape of ``a``.
-    """
+    """Compute W' d for any W: the gradients with respect to the inputs, of the shape of ``a``."""
     if isinstance(layer, nn.Linear):
         return d @ weight
     into = grad.conv1d_input if isinstance(layer, nn.Conv1d) else grad.conv2d_input
@@ -62,16 +45,7 @@ def pull_back(layer: Affine, weight: Tensor, d: Tensor, a: Tensor) -> Tensor:
 
 
 def outer(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """Compute d a' summed over examples, the loss's gradient with respect to W.
-
-    Args:
-        layer: the layer.
-        d: [n, channels, ...] gradients with respect to the outputs.
-        a: [n, channels, ...] inputs.
-
-    Returns:
-        The gradient, of the shape of W.
-    """
+    """Compute d a' summed over examples, the loss's gradient with respect to W, of the shape of W."""
     if isinstance(layer, nn.Linear):
         return d.flatten(0, -2).mT @ a.flatten(0, -2)
     between = grad.conv1d_weight if isinstance(layer, nn.Conv1d) else grad.conv2d_weight
@@ -84,16 +58,7 @@ def total(layer: Affine, d: Tensor) -> Tensor:
 
 
 def squared_lengths(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """Compute the squared length of every example's gradient with respect to W and b.
-
-    Args:
-        layer: the layer.
-        d: [n, channels, ...] gradients with respect to the outputs.
-        a: [n, channels, ...] inputs.
-
-    Returns:
-        [n] squared L2 norms, float64.
-    """
+    """Compute the squared L2 norm of every example's gradient with respect to W and b [n], in float64."""
     if isinstance(layer, nn.Linear) and a.dim() == 2:
         return _squared(d) * (_squared(a) + (layer.bias is not None))
     if isinstance(layer, nn.Linear):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -31,44 +30,31 @@ Map = Callable[[Tensor], Tensor]
 Arrays = dict[Tensor | None, Tensor]  # by parameter
 
 # Steps without weights; in evaluation mode each output is one of the inputs, or zero.
-SELECTING = (
-    nn.ReLU,
-    nn.MaxPool1d,
-    nn.MaxPool2d,
-    nn.Flatten,
-    nn.Unflatten,
-    nn.ZeroPad1d,
-    nn.ZeroPad2d,
-    nn.Identity,
-    Dropout,
-)
+POOLS = {nn.MaxPool1d: functional.max_pool1d, nn.MaxPool2d: functional.max_pool2d}
+SHAPING = (nn.Flatten, nn.Unflatten, nn.ZeroPad1d, nn.ZeroPad2d, nn.Identity, Dropout)
+SELECTING = (nn.ReLU, *POOLS, *SHAPING)
 PIECEWISE_LINEAR = (*SELECTING, nn.AvgPool1d, nn.AvgPool2d)
 # Attributes in which torch stores a module's hooks.
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 EXACT = 1 << 24  # float32 represents every integer up to here
 
 
-def _same(u: Tensor) -> Tensor:
-    return u
-
-
 @dataclass
 class Link:
-    """A layer with weights and the steps that follow it, up to the next such layer.
+    """A layer with weights and the steps s that follow it, up to the next such layer.
 
     Attributes:
-        layer: the layer with weights.
         a: the layer's input.
-        d: gradient of the loss with respect to the layer's output.
-        push: product with s', the derivative of the following steps.
+        push: product with s'.
         pull: product with the transpose of s'.
+        d: gradient of the loss with respect to the layer's output.
     """
 
     layer: Affine
     a: Tensor
+    push: Map
+    pull: Map
     d: Tensor = field(init=False)
-    push: Map = _same
-    pull: Map = _same
 
 
 def is_chain(module: nn.Module) -> bool:
@@ -81,10 +67,9 @@ def is_chain(module: nn.Module) -> bool:
     # Neither Flatten nor Unflatten begins at the first dimension, that of the examples.
     apart = all(getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others)
     arrays = [id(array) for layer in layers for array in layer.parameters()]
-    own = len(set(arrays)) == len(arrays) and not any(
-        dict(layer.named_buffers()) for layer in layers
-    )  # none shared, frozen
-    return apart and own and len(layers) > 0 and all(type(step) in PIECEWISE_LINEAR for step in others)
+    shared, frozen = len(set(arrays)) < len(arrays), any(True for layer in layers for _ in layer.buffers())
+    known = all(type(step) in PIECEWISE_LINEAR for step in others)
+    return apart and known and bool(layers) and not shared and not frozen
 
 
 class Chain:
@@ -99,20 +84,14 @@ class Chain:
 
     @torch.no_grad()
     def __init__(self, network: Network, x: Tensor, y: Tensor, examples: int) -> None:
-        """Run the network forward and backward.
-
-        Args:
-            network: holds the weights.
-            x: [n, ...] inputs.
-            y: [n] labels.
-            examples: number of examples in the mean loss, of which these n are a part.
-        """
+        """Run the network forward on ``x`` [n, ...] and backward from labels ``y`` [n]."""
         self.network, self.examples = network, examples
         self.parameters = tuple(network.module.parameters())
         self.links: list[Link] = []
         self.p = self._forward(x).softmax(dim=1)
-        for link, d in zip(reversed(self.links), self._gradients((self.p - self._certain(y)) / examples), strict=True):
-            link.d = d
+        d = (self.p - functional.one_hot(y, self.p.shape[1])) / examples
+        for link, gradient in zip(reversed(self.links), self._gradients(d), strict=True):
+            link.d = gradient
 
     @property
     def nbytes(self) -> int:
@@ -120,30 +99,18 @@ class Chain:
         return 3 * sum(link.a.nbytes + link.d.nbytes for link in self.links)
 
     def _forward(self, x: Tensor) -> Tensor:
-        between: list[nn.Module] = []
-        for step in _steps(self.network.module):
-            if not isinstance(step, Affine):
-                between.append(step)
-                continue
-            self.links.append(Link(step, self.network.inputs(self._apply_steps(between, x))))
-            x, between = step(self.links[-1].a), []
-        return self._apply_steps(between, x)
-
-    def _apply_steps(self, steps: list[nn.Module], z: Tensor) -> Tensor:
-        """Apply ``steps`` to ``z``, and store their derivative with the layer whose output ``z`` is."""
-        if not steps or not self.links:
-            return nn.Sequential(*steps)(z)
-        out, self.links[-1].push, self.links[-1].pull = _linearize(steps, z)
-        return out
-
-    def _certain(self, y: Tensor) -> Tensor:
-        return functional.one_hot(y, self.p.shape[1])
+        """Return the logits, and list the links, still without gradients."""
+        steps = _steps(self.network.module)
+        at = [i for i, step in enumerate(steps) if isinstance(step, Affine)]
+        x = nn.Sequential(*steps[: at[0]])(x)
+        for i, following in zip(at, [*at[1:], len(steps)], strict=True):
+            layer, a = steps[i], self.network.inputs(x)
+            x, push, pull = _linearize(steps[i + 1 : following], layer(a))
+            self.links.append(Link(layer, a, push, pull))
+        return x
 
     def _gradients(self, d: Tensor) -> list[Tensor]:
-        """Return the gradients with respect to every layer's output, from the last layer to the first.
-
-        ``d`` [n, classes] is the gradient with respect to the logits.
-        """
+        """Return the gradients by every layer's output, the last layer first; ``d`` [n, classes] is that by the logits."""
         gradients = []
         for link in reversed(self.links):
             gradients.append(link.pull(d))
@@ -164,21 +131,17 @@ class Chain:
 
     @torch.no_grad()
     def squared_lengths(self, d: Tensor) -> Tensor:
-        """Compute || J_i' d_ki ||^2 for every example i, whose logits have the derivative J_i by the weights.
+        """Compute || J_i' d_ki ||^2 [k, n] in float64 for examples i, whose logits have the derivative J_i by the weights.
 
-        For d_ki = p_i - e_y it is || grad CE(x_i, y) ||^2.
-
-        Args:
-            d: [k, n, classes] k gradients with respect to each example's logits.
-
-        Returns:
-            [k, n] squared L2 norms, float64.
+        ``d`` [k, n, classes] are k gradients by each example's logits; for d_ki = p_i - e_y it is || grad CE(x_i, y) ||^2.
         """
-        found = []
-        for own in d:
-            gradients = zip(reversed(self.links), self._gradients(own), strict=True)
-            found.append(torch.stack([affine.squared_lengths(link.layer, at, link.a) for link, at in gradients]).sum(0))
-        return torch.stack(found)
+        squares = []
+        for each in d:
+            gradients = zip(reversed(self.links), self._gradients(each), strict=True)
+            squares.append(
+                torch.stack([affine.squared_lengths(link.layer, at, link.a) for link, at in gradients]).sum(0)
+            )
+        return torch.stack(squares)
 
     @torch.no_grad()
     def times(self, vector: Tensor) -> Tensor:
@@ -226,6 +189,8 @@ def _steps(module: nn.Module) -> list[nn.Module]:
 
 def _linearize(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     """Return s(z), the map u -> s' u, and its transpose."""
+    if not steps:
+        return z, (lambda u: u), (lambda d: d)
     selecting = all(type(step) in SELECTING for step in steps) and z[0].numel() < EXACT
     return (_selection if selecting else _through_autograd)(steps, z)
 
@@ -237,11 +202,8 @@ def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, M
     out = nn.Sequential(*steps)(z.clone())  # a step may work in place
     start = torch.zeros_like(out, requires_grad=True)
     back = torch.autograd.grad(out, z, start, create_graph=True)[0]
-    return out.detach(), partial(_directional, back, start), partial(_directional, out, z)
-
-
-def _directional(of: Tensor, at: Tensor, along: Tensor) -> Tensor:
-    return torch.autograd.grad(of, at, along, retain_graph=True)[0]
+    times = lambda of, at: lambda u: torch.autograd.grad(of, at, u, retain_graph=True)[0]  # noqa: E731
+    return out.detach(), times(back, start), times(out, z)
 
 
 def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
@@ -270,14 +232,13 @@ def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
 def _select(step: nn.Module, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
     """Apply ``step`` to ``value``, and select the origins of the chosen elements."""
     if isinstance(step, nn.ReLU):
-        origin = origin * (value > 0)
+        origin = origin * (value > 0)  # before the step, which may work in place
         return step(value), origin
-    if not isinstance(step, nn.MaxPool1d | nn.MaxPool2d):
+    if isinstance(step, SHAPING):
         return step(value), step(origin)
     plane = -1 if isinstance(step, nn.MaxPool1d) else -2
-    pool = functional.max_pool1d if isinstance(step, nn.MaxPool1d) else functional.max_pool2d
     how = (step.kernel_size, step.stride, step.padding, step.dilation, step.ceil_mode)
-    out, chosen = pool(value, *how, return_indices=True)
+    out, chosen = POOLS[type(step)](value, *how, return_indices=True)
     return out, origin.flatten(plane).gather(-1, chosen.flatten(plane)).view(out.shape)
 
 

@@ -49,14 +49,9 @@ TINY = 1e-6
 def spectrum(
     network: Network, x: Floats, y: Ints, config: CurvatureConfig, rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Compute the top eigenvalue and the trace of the Hessian at the network's current weights.
+    """Compute the top eigenvalue and the trace of the Hessian at the network's current weights, from inputs [n, ...].
 
-    Args:
-        network: holds the weights.
-        x: [n, ...] inputs.
-        y: [n] labels.
-        config: methods, numbers of steps and tolerance.
-        rng: draws start vectors, probes and labels.
+    ``rng`` draws start vectors, probes and labels.
 
     Returns:
         The eigenvalue of largest magnitude, with its sign; the trace; and the trace's standard error, which is 0 if
@@ -79,34 +74,19 @@ def spectrum(
 
 
 class LossSurface:
-    """The mean cross-entropy over some examples near a network's current weights, in evaluation mode.
-
-    Outside of the network, vectors are float64.
-
-    Attributes:
-        network: holds the weights.
-        x: [n, ...] inputs.
-        y: [n] labels.
-    """
+    """The mean cross-entropy over examples ``x`` [n, ...], ``y`` [n] near a network's weights; vectors are float64 outside."""
 
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
         self.network, self.x, self.y = network, x, y
         self.kind = Chain if chain.is_chain(network.module) else Graph
-        self.kept = self._keep()
-
-    def _keep(self) -> list[Chain | Graph]:
-        """Make the first batches, as many as fit into memory; a single batch always does."""
-        if len(self.y) <= BATCH:
-            return [self._batch(0)]
-        kept: list[Chain | Graph] = []
+        self.kept: list[Chain | Graph] = []  # the first batches, as many as fit into memory; a single batch always does
         room = ROOM
-        while len(kept) * BATCH < len(self.y):
-            batch = self._batch(len(kept) * BATCH)
+        for start in range(0, len(y), BATCH):
+            batch = self._batch(start)
             room -= batch.nbytes
-            if room < 0:
+            if room < 0 and len(y) > BATCH:
                 break
-            kept.append(batch)
-        return kept
+            self.kept.append(batch)
 
     def _batch(self, start: int) -> Chain | Graph:
         batch = slice(start, start + BATCH)
@@ -190,16 +170,9 @@ class Graph:
 
 
 def power_iteration(times: Product, start: Tensor, steps: int, tolerance: float) -> float:
-    """Estimate the top eigenvalue by power iteration.
+    """Estimate the top eigenvalue by power iteration from ``start`` [d]: the last Rayleigh quotient.
 
-    Args:
-        times: computes H v [d] from v [d].
-        start: [d] first vector, of any length.
-        steps: the largest number of products.
-        tolerance: relative change of the estimate at which the iteration stops.
-
-    Returns:
-        The last Rayleigh quotient.
+    It stops after ``steps`` products ``times``, v -> H v, or when the estimate's relative change is below ``tolerance``.
     """
     vector, value = _unit(start), float("inf")
     for _ in range(steps):
@@ -216,16 +189,8 @@ def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> floa
 
     The estimate is off by r^2 / gap, where r is the residual of its Ritz vector (Kato-Temple), so the search stops
     where (r / value)^2 is below ``tolerance``. Every new vector is made orthogonal to all earlier ones, twice, so that
-    no direction is found again.
-
-    Args:
-        times: computes H v [d] from v [d].
-        start: [d] first vector, of any length.
-        steps: the largest number of products.
-        tolerance: relative precision at which the search stops.
-
-    Returns:
-        The Ritz value of largest magnitude; NaN if a product is not finite.
+    no direction is found again. Arguments are those of `power_iteration`; the result is the Ritz value of largest
+    magnitude, or NaN if a product is not finite.
     """
     basis, value = _unit(start)[None], 0.0
     within = np.zeros((steps, steps))
@@ -250,17 +215,10 @@ def lanczos(times: Product, start: Tensor, steps: int, tolerance: float) -> floa
 def hutchinson(
     times: Product, like: Tensor, probes: int, tolerance: float, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Estimate the trace as the mean of v' H v over vectors v of random signs.
+    """Estimate the trace as the mean of v' H v over vectors v of random signs, and its standard error (NaN for one vector).
 
-    Args:
-        times: computes H v [d] from v [d].
-        like: [d] a tensor whose type and device the vectors get.
-        probes: the largest number of vectors.
-        tolerance: relative change of the mean at which the estimate stops.
-        rng: draws the signs.
-
-    Returns:
-        The mean, and its standard error; NaN for a single probe.
+    It stops after ``probes`` vectors, of the type and device of ``like`` [d], or when the mean's relative change is below
+    ``tolerance``.
     """
     found, mean = list[float](), float("inf")
     while len(found) < probes:
@@ -278,16 +236,10 @@ def gradients_each(examples: int, classes: int) -> int:
 
 
 def roots(p: Tensor) -> Tensor:
-    """Return a_j with sum_j a_j a_j' = diag p - p p' for every example.
+    """Return a_j with sum_j a_j a_j' = diag p - p p' [classes - 1, n, classes] for probabilities ``p`` [n, classes].
 
     With s = sqrt p, which has length 1, diag p - p p' is diag s (1 - s s') diag s. A reflection that maps s to the last
     axis (Householder's) maps the other axes to vectors that span what is orthogonal to s.
-
-    Args:
-        p: [n, classes] probabilities.
-
-    Returns:
-        [classes - 1, n, classes].
     """
     s, axes = p.sqrt(), torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
     across = s[:, :-1] / (1 + s[:, -1:])

@@ -56,9 +56,6 @@ def relative_rank(
         config: mode and alignment of rho.
         rng: draws the order of visiting.
 
-    Returns:
-        [clients] rho in [0, 1].
-
     Raises:
         ValueError: rho is aligned by visit order, and ``rng`` is None.
     """
@@ -119,14 +116,10 @@ def step_up(correlation: float) -> float:
 
 
 def agreement(lambda_: Doubles, trace: Doubles, halves: Doubles | None, config: CurvatureConfig) -> dict[str, float]:
-    """Compare the curvatures of clients that have the same model.
+    """Compare the curvatures [clients] of clients that have the same model.
 
-    Args:
-        lambda_: [clients] top eigenvalues.
-        trace: [clients] traces.
-        halves: [clients, halves, 2] both of two halves of each client's examples; None if they were not measured. A
-            client without one of the four numbers is not compared.
-        config: the mode of rho. Its alignment is ignored: what counts is how well a client's own rho is measured.
+    ``halves`` [clients, halves, 2] are both of two halves of each client's examples; None if they were not measured. A
+    client without one of the four numbers is not compared. Alignment is ignored: what counts is a client's own rho.
 
     Returns:
         ``rho_spearman`` (eigenvalue with trace), ``rho_halves`` (r) and ``rho_reliability`` (r'), as far as defined.
@@ -144,14 +137,7 @@ def over_everything(lambda_: Doubles, trace: Doubles) -> dict[str, float]:
     """Compute ``rho_spearman_all``, the agreement over the clients of all rounds, as the paper prints it (App. C.4).
 
     It says little of rho, which compares clients of one round: both curvatures change from round to round, and that alone
-    makes them agree.
-
-    Args:
-        lambda_: [clients of all rounds] top eigenvalues.
-        trace: [clients of all rounds] traces.
-
-    Returns:
-        The metric; empty if it is not defined.
+    makes them agree. Empty if it is not defined.
     """
     found = rank_agreement(lambda_, trace)
     return {} if math.isnan(found) else {POOLED: found}
@@ -160,8 +146,7 @@ def over_everything(lambda_: Doubles, trace: Doubles) -> dict[str, float]:
 def over_rounds(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Average the correlations over the rounds that have them; the reliability is stepped up from the mean of the halves'.
 
-    Args:
-        rows: the rows of ``rounds.parquet``. With several models, each has its own columns, ``rho_halves_<model>``.
+    With several models, each has columns of its own, ``rho_halves_<model>``.
     """
     names = dict.fromkeys(name for row in rows for name in row if name.startswith((CURVATURES, HALVES)))
     values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}

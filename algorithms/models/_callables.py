@@ -26,29 +26,33 @@ from datasets import origins, outside
 Shape = tuple[int, ...]
 Built = Callable[..., Any]
 
+CLASSES = ("num_classes", "classes", "n_classes")
 # What a parameter of this name is given, from the shape of an example and the number of classes.
 GIVEN: dict[str, Callable[[Shape, int], Any]] = {
-    **dict.fromkeys(("num_classes", "classes", "n_classes"), lambda _, classes: classes),
+    **dict.fromkeys(CLASSES, lambda _, classes: classes),
     **dict.fromkeys(("shape", "input_shape"), lambda shape, _: shape),
     **dict.fromkeys(("in_channels", "in_chans"), lambda shape, _: shape[0]),
     "in_features": lambda shape, _: math.prod(shape),
 }
-CLASSES = {"num_classes", "classes", "n_classes"}
 # Arguments that make a library download weights, which other machines of a cluster may lack.
 DOWNLOADS = {"torchvision": ("weights", "weights_backbone"), "timm": ("pretrained", "checkpoint_path")}
 EXAMPLE = "algorithms.models._linear"  # of ours, to show what a callable looks like
-KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class CallableError(ValueError):
-    """A dotted path or its arguments cannot be used; the text follows the name in a sentence ("does not import: ...")."""
+    """A dotted path cannot be used; the text follows the name in a sentence ("does not import: ...")."""
+
+    field = "name"
+
+
+class ArgumentError(CallableError):
+    """The arguments cannot be used."""
+
+    field = "args"
 
 
 def find(path: str) -> Built:
     """Return the callable that ``path`` names.
-
-    Args:
-        path: a dotted module, a colon and an attribute, or a library and the name of one of its models.
 
     Raises:
         CallableError: there is none, it does not import, it cannot be called, or it may not be.
@@ -78,50 +82,32 @@ def find(path: str) -> Built:
     return built
 
 
-def arguments(called: Built, args: Mapping[str, Any], shape: Shape, classes: int) -> dict[str, Any]:
-    """Return the keyword arguments of a call: ``args``, and what the signature asks for of shape and classes (`GIVEN`).
+def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> partial[Any]:
+    """Return the call that builds the module: ``args``, and what the signature asks for of shape and classes (`GIVEN`).
 
     Raises:
-        CallableError: the arguments do not fit the signature.
+        CallableError: as `find` does, or the arguments do not fit the signature, or make a library download weights.
     """
-    try:
-        signature = inspect.signature(called)
-    except (TypeError, ValueError):  # the few callables that have none
-        return dict(args)
-    known = [name for name, parameter in signature.parameters.items() if parameter.kind in KEYWORD]
-    full = {name: GIVEN[name](shape, classes) for name in known if name in GIVEN} | dict(args)
-    try:
-        signature.bind(**full)
-    except TypeError as error:
-        near = "".join(_nearest(name, known) for name in args if name not in known)
-        raise CallableError(f"takes {', '.join(known)}: {error}{near}") from None
-    return full
+    called, library = find(path), path.partition(":")[0].partition(".")[0]
+    if asked := next((name for name in DOWNLOADS.get(library, ()) if args.get(name)), None):
+        raise ArgumentError(
+            f"would be downloaded: {asked} makes {library} download weights, which workers cannot rely on; to start from "
+            "trained weights, name a function of your own that builds the model and loads them from a file"
+        )
+    known = _parameters(called)
+    full = {name: GIVEN[name](shape, classes) for name in known or () if name in GIVEN} | dict(args)
+    if known is not None:
+        try:
+            inspect.signature(called).bind(**full)
+        except TypeError as error:
+            near = "".join(_nearest(name, known) for name in args if name not in known)
+            raise ArgumentError(f"takes {', '.join(known)}: {error}{near}") from None
+    return partial(called, **full)
 
 
-def asks_for_shape(called: Built) -> bool:
+def asks_for_shape(path: str) -> bool:
     """Return whether the signature names the shape of an example, or a part of it."""
-    try:
-        return not set(inspect.signature(called).parameters).isdisjoint(set(GIVEN) - CLASSES)
-    except (TypeError, ValueError):
-        return False
-
-
-def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> Callable[[], Any]:
-    """Return the call, ready to be made. Raises CallableError as `find` and `arguments` do."""
-    called = find(path)
-    return partial(called, **arguments(called, args, shape, classes))
-
-
-def download_problem(path: str, args: Mapping[str, Any]) -> str:
-    """Return why ``args`` would make a library download weights; an empty string if they do not."""
-    library = path.partition(":")[0].partition(".")[0]
-    asked = [name for name in DOWNLOADS.get(library, ()) if args.get(name)]
-    if not asked:
-        return ""
-    return (
-        f"{asked[0]} makes {library} download weights, which workers cannot rely on; to start from trained weights, name "
-        "a function of your own that builds the model and loads them from a file"
-    )
+    return bool(set(_parameters(find(path)) or ()) & (GIVEN.keys() - set(CLASSES)))
 
 
 def said(error: BaseException) -> str:
@@ -133,13 +119,24 @@ def said(error: BaseException) -> str:
     text = " ".join(str(error).split()).partition(". ")[0][:300]
     ours = __file__.rpartition("/algorithms/")[0]
     foreign = (f"{ours}/algorithms/", f"{ours}/orchestrator/", f"{ours}/datasets/", "<")
-    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    places = [(file, line) for file, line in places if not file.startswith(foreign)]
-    places = [(file, line) for file, line in places if "site-packages" not in file and "/importlib/" not in file]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(foreign)]
+    places = [
+        (one.filename, one.lineno) for one in frames if not {"site-packages", "importlib"} & {*one.filename.split("/")}
+    ]
     if isinstance(error, SyntaxError) and error.filename:
         text, places = error.msg, [(error.filename, error.lineno)]
     where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
     return f"{type(error).__name__}{': ' if text else ''}{text}{where}"
+
+
+def _parameters(called: Built) -> list[str] | None:
+    """Return the names of the arguments that may be given by keyword; None for the few callables without a signature."""
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return None
+    keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [name for name, parameter in signature.parameters.items() if parameter.kind in keyword]
 
 
 def _module(name: str) -> Any:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -53,12 +55,14 @@ def of(path: str, args: str) -> Facts:
     """
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
-        module = _built(path, args)
+        module = _built(path, json.loads(args))
         x = _accepted(module)
         convolutional = any(isinstance(part, nn.modules.conv._ConvNd) for part in module.modules())
-        random, no_vmap = x is not None and not x.is_meta and _draws(module, x), ""
-        if normalizes(module) or random:
-            no_vmap = "it draws random numbers (dropout)" if random else "it has batch normalization"
+        random = x is not None and not x.is_meta and _draws(module, x)
+        if random:
+            no_vmap = "it draws random numbers (dropout)"
+        elif normalizes(module):
+            no_vmap = "it has batch normalization"
         elif convolutional:
             no_vmap = "that is faster for convolutions"
         elif x is None or not any(array.requires_grad for array in module.parameters()):
@@ -70,8 +74,8 @@ def of(path: str, args: str) -> Facts:
 
 def normalizes(module: nn.Module) -> bool:
     """Return whether a layer mixes the examples of a batch, or keeps running statistics of them."""
-    parts = module.modules()
-    return any(isinstance(one, _BatchNorm) or (isinstance(one, _NormBase) and one.track_running_stats) for one in parts)
+    layers = (part for part in module.modules() if isinstance(part, _NormBase))
+    return any(isinstance(layer, _BatchNorm) or layer.track_running_stats for layer in layers)
 
 
 def raw_parameters(module: nn.Module) -> tuple[str, ...]:
@@ -80,20 +84,20 @@ def raw_parameters(module: nn.Module) -> tuple[str, ...]:
     return tuple(name for name, array in arrays if array.dim() > 1 and "weight" not in name.rpartition(".")[2])
 
 
-def _built(path: str, args: str) -> nn.Module:
+def _built(path: str, args: dict[str, Any]) -> nn.Module:
     """Build the module for the first shape that it can be built for; without numbers if it is large."""
-    shapes = SHAPES if _callables.asks_for_shape(_callables.find(path)) else SHAPES[:1]
-    for shape in shapes:
-        try:
-            make = _callables.maker(path, json.loads(args), shape, CLASSES)
-            drawn = own_values.blueprint(make)
-            if drawn is not None and own_values.count(drawn) > MOST_TRIED:
-                return drawn
-            return own_values.build(make, shape, own_values.FIXED)
-        except Exception:
-            if shape == shapes[-1]:
-                raise
-    raise AssertionError
+    shapes = SHAPES if _callables.asks_for_shape(path) else SHAPES[:1]
+    for shape in shapes[:-1]:
+        with suppress(Exception):
+            return _built_for(shape, path, args)
+    return _built_for(shapes[-1], path, args)
+
+
+def _built_for(shape: tuple[int, ...], path: str, args: dict[str, Any]) -> nn.Module:
+    make = _callables.maker(path, args, shape, CLASSES)
+    drawn = own_values.blueprint(make)
+    large = drawn is not None and own_values.count(drawn) > MOST_TRIED
+    return drawn if drawn is not None and large else own_values.build(make, shape, own_values.FIXED)
 
 
 def _accepted(module: nn.Module) -> torch.Tensor | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from algorithms.models._images import at_least
 from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
@@ -22,15 +23,7 @@ class Config(SlotConfig):
     padding: int = Field(0, ge=0, le=1, description="pixels of zero padding around each convolution")
 
 
-def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
-    smallest = 2 if config.padding else 6
-    if len(shape) == 3 and min(shape[1:]) >= smallest:
-        return None
-    return (
-        f"femnist_cnn with padding {config.padding} needs images of {smallest}x{smallest} pixels or more; "
-        f"examples have shape {shape}"
-    )
+shape_problem = at_least(lambda config: 2 if config.padding else 6, "femnist_cnn")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from algorithms.models._images import at_least
 from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
@@ -17,11 +18,8 @@ class Config(SlotConfig):
     """No fields: the paper fixes the network."""
 
 
-def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
-    if len(shape) == 3 and min(shape[1:]) >= 16:
-        return None
-    return f"hu_cnn does not pad and needs images of 16x16 pixels or more; examples have shape {shape}"
+# Two convolutions without padding and two pools leave a pixel.
+shape_problem = at_least(16, "hu_cnn")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

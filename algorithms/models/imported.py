@@ -62,15 +62,9 @@ def declarations(config: Config) -> Mapping[str, Any]:
 def problems(config: Config, run: Run) -> Problems:
     """Refuse a path that names no callable, and arguments that it does not take."""
     try:
-        called = _callables.find(config.callable)
+        _callables.maker(config.callable, config.args, (1, 1, 1), 2)
     except _callables.CallableError as error:
-        return [("name", f"{config.callable} {error}")]
-    if downloads := _callables.download_problem(config.callable, config.args):
-        return [("args", downloads)]
-    try:
-        _callables.arguments(called, config.args, (1, 1, 1), 2)
-    except _callables.CallableError as error:
-        return [("args", f"{config.callable} {error}")]
+        return [(error.field, f"{config.callable} {error}")]
     return []
 
 

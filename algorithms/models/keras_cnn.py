@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from algorithms.models._images import at_least
 from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
@@ -37,15 +38,7 @@ class Config(SlotConfig):
     dropout: float = Field(0.1, ge=0, lt=1, description="probability that a unit of a hidden dense layer is left out")
 
 
-def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
-    smallest = 4 if config.padding == "same" else 18
-    if len(shape) == 3 and min(shape[1:]) >= smallest:
-        return None
-    return (
-        f"keras_cnn with padding {config.padding} needs images of {smallest}x{smallest} pixels or more; "
-        f"examples have shape {shape}"
-    )
+shape_problem = at_least(lambda config: 4 if config.padding == "same" else 18, "keras_cnn")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from algorithms.models._images import at_least
 from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
@@ -32,14 +33,8 @@ class Config(SlotConfig):
     block: Literal["bottleneck", "basic"] = Field("bottleneck", description="three convolutions per block, or two")
 
 
-def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can.
-
-    Smaller images shrink to a single pixel in the last stage, where a batch of one example could not be normalized.
-    """
-    if len(shape) == 3 and min(shape[1:]) >= 5:
-        return None
-    return f"resnet56 halves images twice and needs 5x5 pixels or more; examples have shape {shape}"
+# Smaller images shrink to a pixel in the last stage, where a batch of one example could not be normalized.
+shape_problem = at_least(5, "resnet56")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from algorithms.models._images import at_least
 from datasets.components import Config as SlotConfig
 
 if TYPE_CHECKING:
@@ -30,14 +31,8 @@ class Config(SlotConfig):
     depth: Literal[11, 13, 16, 19] = Field(11, description="number of weighted layers in the original naming")
 
 
-def shape_problem(config: Config, shape: tuple[int, ...]) -> str | None:
-    """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
-    large_enough = len(shape) == 3 and min(shape[1:]) >= 32
-    return (
-        None
-        if large_enough
-        else f"vgg halves images five times and needs 32x32 pixels or more; examples have shape {shape}"
-    )
+# Halved five times.
+shape_problem = at_least(32, "vgg")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

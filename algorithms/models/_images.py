@@ -1,0 +1,22 @@
+"""What is common to networks for images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def at_least(side: int | Callable[[Any], int], model: str) -> Callable[[Any, tuple[int, ...]], str | None]:
+    """Return the ``shape_problem`` of a network for images of ``side`` x ``side`` pixels or more.
+
+    ``side`` is a number or a function of the fields. ``model`` is the network's name, for the sentence.
+    """
+
+    def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
+        """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
+        needed = side if isinstance(side, int) else side(config)
+        if len(shape) == 3 and min(shape[1:]) >= needed:
+            return None
+        return f"{model} needs images of {needed}x{needed} pixels or more; examples have shape {shape}"
+
+    return shape_problem
