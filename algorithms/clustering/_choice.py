@@ -24,17 +24,9 @@ from algorithms.core.messages import Doubles, Ints
 
 
 def thresholds(config: ClusteringConfig, clients: int, rng: np.random.Generator) -> Doubles:
-    """Draw the clients' tolerances: an evenly spaced grid in random order, regardless of groups.
+    """Draw the tolerated attack accuracies [clients]: an evenly spaced grid in random order, regardless of groups.
 
     A grid is used instead of independent draws so that counts of violations do not differ by chance.
-
-    Args:
-        config: the component's fields.
-        clients: number of clients.
-        rng: draws the order.
-
-    Returns:
-        [clients] tolerated attack accuracies, fractions.
     """
     return rng.permutation(np.linspace(config.lowest_threshold, config.highest_threshold, clients))
 
@@ -55,15 +47,9 @@ def selection_size(config: ClusteredConfig) -> int | None:
 
 
 def cheapest(costs: Doubles, losses: Doubles, previous: Ints) -> Ints:
-    """Find each client's cheapest model; ties go to the lower loss, then to the previous choice.
+    """Find each client's cheapest model [clients], from costs and losses in nats [clients, clusters].
 
-    Args:
-        costs: [clients, clusters] cost of each model to each client.
-        losses: [clients, clusters] in nats.
-        previous: [clients] the model chosen last (-1: none).
-
-    Returns:
-        [clients] index of the chosen model.
+    Ties go to the lower loss, then to the ``previous`` choice [clients] (-1: none).
     """
     changed = np.arange(costs.shape[1])[None, :] != previous[:, None]
     return np.lexsort((changed, losses, costs), axis=1)[:, 0]
@@ -94,16 +80,9 @@ class LeavingConfig(ClusteredConfig):
 
 
 def choose_within_limits(config: LeavingConfig, costs: Doubles, view: View) -> tuple[Ints, Doubles]:
-    """Choose the cheapest model within the limits.
+    """Choose the cheapest model [clients] within the limits; return the costs [clients, clusters] as well.
 
-    Args:
-        config: the limits.
-        costs: [clients, clusters] cost of each model to each client.
-        view: what clients know of the models.
-
-    Returns:
-        The chosen model [clients], and the costs [clients, clusters]. A client that has to stay has no other choice:
-        the other models cost it infinity.
+    A client that has to stay has no other choice: the other models cost it infinity.
     """
     elsewhere = (np.arange(costs.shape[1]) != view.previous[:, None]) & (view.previous >= 0)[:, None]
     costs = costs + config.leaving_price * elsewhere
@@ -117,13 +96,8 @@ def choose_within_limits(config: LeavingConfig, costs: Doubles, view: View) -> t
 def _staying(most: float, costs: Doubles, chosen: Ints, previous: Ints) -> NDArray[np.bool_]:
     """Return which clients have to stay because others, who gain more, leave the same model [clients].
 
-    A share is rounded down to whole clients; among equal gains the lower number of the client goes first.
-
-    Args:
-        most: how many may leave a model, or (a float) which share of its clients.
-        costs: [clients, clusters].
-        chosen: [clients] the model that each client would choose.
-        previous: [clients] the model used last; nobody leaves -1.
+    ``most`` of its users may leave a model, or (a float) that share, rounded down to whole clients. Among equal gains the
+    lower number of the client goes first; nobody leaves the ``previous`` model -1.
     """
     rows, staying = np.arange(len(chosen)), np.zeros(len(chosen), bool)
     gains = costs[rows, previous] - costs[rows, chosen]

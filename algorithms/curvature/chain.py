@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ Map = Callable[[Tensor], Tensor]
 Arrays = dict[Tensor | None, Tensor]  # by parameter
 
 # Steps without weights; in evaluation mode each output is one of the inputs, or zero.
-POOLS = {nn.MaxPool1d: functional.max_pool1d, nn.MaxPool2d: functional.max_pool2d}
+POOLS: dict[type, Callable[..., Any]] = {nn.MaxPool1d: functional.max_pool1d, nn.MaxPool2d: functional.max_pool2d}
 SHAPING = (nn.Flatten, nn.Unflatten, nn.ZeroPad1d, nn.ZeroPad2d, nn.Identity, Dropout)
 SELECTING = (nn.ReLU, *POOLS, *SHAPING)
 PIECEWISE_LINEAR = (*SELECTING, nn.AvgPool1d, nn.AvgPool2d)
@@ -101,11 +102,11 @@ class Chain:
     def _forward(self, x: Tensor) -> Tensor:
         """Return the logits, and list the links, still without gradients."""
         steps = _steps(self.network.module)
-        at = [i for i, step in enumerate(steps) if isinstance(step, Affine)]
-        x = nn.Sequential(*steps[: at[0]])(x)
-        for i, following in zip(at, [*at[1:], len(steps)], strict=True):
-            layer, a = steps[i], self.network.inputs(x)
-            x, push, pull = _linearize(steps[i + 1 : following], layer(a))
+        layers = [(i, step) for i, step in enumerate(steps) if isinstance(step, Affine)]
+        x = nn.Sequential(*steps[: layers[0][0]])(x)
+        for (i, layer), end in zip(layers, [*(i for i, _ in layers[1:]), len(steps)], strict=True):
+            a = self.network.inputs(x)
+            x, push, pull = _linearize(steps[i + 1 : end], layer(a))
             self.links.append(Link(layer, a, push, pull))
         return x
 
@@ -202,8 +203,14 @@ def _through_autograd(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, M
     out = nn.Sequential(*steps)(z.clone())  # a step may work in place
     start = torch.zeros_like(out, requires_grad=True)
     back = torch.autograd.grad(out, z, start, create_graph=True)[0]
-    times = lambda of, at: lambda u: torch.autograd.grad(of, at, u, retain_graph=True)[0]  # noqa: E731
-    return out.detach(), times(back, start), times(out, z)
+
+    def push(u: Tensor) -> Tensor:
+        return torch.autograd.grad(back, start, u, retain_graph=True)[0]
+
+    def pull(d: Tensor) -> Tensor:
+        return torch.autograd.grad(out, z, d, retain_graph=True)[0]
+
+    return out.detach(), push, pull
 
 
 def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
@@ -229,7 +236,7 @@ def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
     return out, push, pull
 
 
-def _select(step: nn.Module, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+def _select(step: Any, value: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
     """Apply ``step`` to ``value``, and select the origins of the chosen elements."""
     if isinstance(step, nn.ReLU):
         origin = origin * (value > 0)  # before the step, which may work in place

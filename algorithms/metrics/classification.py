@@ -29,13 +29,7 @@ def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[flo
     >>> macro_f1_precision(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), 3)
     (0.7333333333333334, 0.75)
 
-    Args:
-        predicted: [n] predicted classes, 0 to classes - 1.
-        labels: [n] true classes, 0 to classes - 1.
-        classes: number of classes.
-
-    Returns:
-        Macro F1 and macro precision, fractions.
+    ``predicted`` and ``labels`` [n] are classes from 0 to ``classes`` - 1; both results are fractions.
     """
     confusion = np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
     predictions, occurrences, hits = confusion.sum(axis=0), confusion.sum(axis=1), confusion.diagonal()
@@ -46,17 +40,10 @@ def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[flo
 
 
 def micro_roc(logits: Floats, labels: Ints) -> tuple[Doubles, Doubles]:
-    """Compute the ROC curve of all one-vs-rest decisions together.
+    """Compute the ROC curve of all one-vs-rest decisions together: false and true positive rates, [points] each.
 
-    Every pair of example and class is one decision, scored by the class's softmax probability. Points on a straight
-    line between their neighbors are left out.
-
-    Args:
-        logits: [n, classes] outputs of the network.
-        labels: [n] true classes.
-
-    Returns:
-        False and true positive rates, [points] each.
+    Every pair of example and class is one decision, scored by the class's softmax probability, from ``logits`` [n, classes].
+    Points on a straight line between their neighbors are left out.
     """
     shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     scores = (shifted / shifted.sum(axis=1, keepdims=True)).ravel()
@@ -71,28 +58,15 @@ def micro_roc(logits: Floats, labels: Ints) -> tuple[Doubles, Doubles]:
 
 
 def area(false: Doubles, true: Doubles) -> float:
-    """Compute the area under the ROC curve through these points, by trapezoids.
+    """Compute the area under the ROC curve through points [points] with ascending false positive rates, by trapezoids.
 
     >>> area(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.5, 1.0]))
     0.75
-
-    Args:
-        false: [points] false positive rates, ascending.
-        true: [points] true positive rates.
     """
     return float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
 
 
 def thin(false: Doubles, true: Doubles, points: int = 500) -> tuple[Doubles, Doubles]:
-    """Select at most ``points`` of a curve's points, evenly spaced by index and including both ends.
-
-    Args:
-        false: [n] false positive rates.
-        true: [n] true positive rates.
-        points: the largest number of points to keep.
-
-    Returns:
-        The selected false and true positive rates.
-    """
+    """Select at most ``points`` of a curve's points, evenly spaced by index and including both ends."""
     chosen = np.unique(np.linspace(0, len(false) - 1, min(points, len(false))).round().astype(np.int64))
     return false[chosen], true[chosen]

@@ -1,7 +1,8 @@
 """Metrics of clustering: how clients sort themselves among the server's models.
 
-Groups are the clients' true groups, as indices: 0 is the majority (the paper's S = 1) and 1 the minority (S = 0).
-Models are identified by names, because a model's index is an accident of its initialization. Undefined values are NaN.
+``assignment`` [clients] is each client's model, ``groups`` [clients] its true group: 0 is the majority (the paper's S = 1),
+1 the minority (S = 0). ``models`` [clusters] are the models' names from `name_models`, because a model's index is an
+accident of its initialization. Undefined values are NaN.
 """
 
 from __future__ import annotations
@@ -27,11 +28,6 @@ def purity(assignment: Ints, groups: Ints, clusters: int) -> float:
 
     >>> purity(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]), 2)
     0.75
-
-    Args:
-        assignment: [clients] the model of each client.
-        groups: [clients] the true group of each client.
-        clusters: number of models.
     """
     return float(_count_clients(assignment, groups, clusters).max(axis=1).sum() / len(assignment))
 
@@ -50,16 +46,6 @@ def name_models(
 
     >>> name_models(np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]), clusters=2)
     ('minority', 'majority')
-
-    Args:
-        assignment: [clients] the model of each client.
-        groups: [clients] the true group of each client.
-        clusters: number of models.
-        previous: the models' names so far, if any.
-        names: [groups] the groups' names.
-
-    Returns:
-        [clusters] a name for each model.
     """
     counts = _count_clients(assignment, groups, clusters, len(names))
     before = previous or [""] * clusters
@@ -77,35 +63,17 @@ def name_models(
 def count_migrated(
     assignment: Ints, groups: Ints, models: Sequence[str], group: int = 1, name: str = MINORITY
 ) -> float:
-    """Count the clients of ``group`` who use a model that is not named after it.
-
-    Args:
-        assignment: [clients] the model of each client.
-        groups: [clients] the true group of each client.
-        models: [clusters] the models' names, from `name_models`.
-        group: index of the group.
-        name: the group's name.
-
-    Returns:
-        The count; NaN if no model has the group's name, so that no client could have stayed.
-    """
+    """Count the clients of ``group`` who use a model without its ``name``; NaN if no model has it, so that none could stay."""
     if name not in models:
         return NAN
-    own = np.array([model == name for model in models])
-    return float(((groups == group) & ~own[assignment]).sum())
+    return float(((groups == group) & (np.array(models)[assignment] != name)).sum())
 
 
 def loss_gap(losses: Doubles, models: Sequence[str]) -> Doubles:
     """Compute each client's extra loss with the majority model: df = f(majority) - f(minority).
 
-    A minority client migrates if its beta exceeds df / (df + dl), where dl is the `risk_gap`.
-
-    Args:
-        losses: [clients, clusters] in nats.
-        models: [clusters] the models' names, from `name_models`.
-
-    Returns:
-        [clients] differences in nats; NaN if one of the two models does not exist.
+    A minority client migrates if its beta exceeds df / (df + dl), where dl is the `risk_gap`. Losses [clients, clusters]
+    are in nats; the result [clients] is NaN if one of the two models does not exist.
     """
     if not {MAJORITY, MINORITY} <= set(models):
         return np.full(len(losses), NAN)
@@ -115,12 +83,7 @@ def loss_gap(losses: Doubles, models: Sequence[str]) -> Doubles:
 def risk_gap(risks: Doubles, models: Sequence[str]) -> float:
     """Compute by how much the majority model's attack accuracy is lower: dl = l(minority) - l(majority).
 
-    Args:
-        risks: [clusters] attack accuracies, fractions.
-        models: [clusters] the models' names, from `name_models`.
-
-    Returns:
-        The difference; NaN if one of the two models does not exist.
+    ``risks`` [clusters] are fractions; NaN if one of the two models does not exist.
     """
     if not {MAJORITY, MINORITY} <= set(models):
         return NAN

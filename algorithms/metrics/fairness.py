@@ -31,9 +31,6 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
         labels: [n] true classes, 0 to classes - 1.
         privileged: [n] whether an example belongs to the privileged group.
         classes: number of classes.
-
-    Returns:
-        The six metrics by name, fractions.
     """
     cell = labels * classes + predicted
     everyone, ours = (np.bincount(cell[chosen], minlength=classes**2) for chosen in (slice(None), privileged))
@@ -59,19 +56,8 @@ def fairness_null(
     of each label and prediction a permutation puts into the privileged group matters. These numbers have a multivariate
     hypergeometric distribution, from which they are drawn at once.
 
-    Examples are exchanged one by one. Where examples of one client are alike, differences by chance are larger.
-
-    Args:
-        predicted: [n] predicted classes.
-        labels: [n] true classes.
-        privileged: [n] whether an example belongs to the privileged group.
-        classes: number of classes.
-        rng: draws the permutations.
-        draws: number of permutations.
-
-    Returns:
-        ``demographic_parity_null``, ``equal_opportunity_null``, ``equalized_odds_null``, fractions; NaN where the
-        metric is undefined in every permutation.
+    Examples are exchanged one by one. Where examples of one client are alike, differences by chance are larger. The names
+    end in ``_null``; NaN where a metric is undefined in every permutation.
     """
     everyone = np.bincount(labels * classes + predicted, minlength=classes**2)
     cells = np.flatnonzero(everyone)
@@ -86,16 +72,10 @@ def fairness_null(
 
 
 def _gaps(ours: Ints, everyone: Ints, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Compute by how much the privileged group's rates of each class exceed the other group's, NaN where undefined.
+    """Compute by how much the privileged group's rates [..., classes] of each class exceed the other group's.
 
-    Args:
-        ours: [..., cells] the privileged group's examples of each label and prediction.
-        everyone: [cells] the examples of both groups.
-        cells: [cells] label times ``classes`` plus prediction.
-        classes: number of classes.
-
-    Returns:
-        Differences [..., classes] of shares of predictions, true and false positive rates.
+    The rates are shares of predictions, true and false positive rates, NaN where undefined. ``ours`` [..., cells] and
+    ``everyone`` [cells] count examples of each label and prediction; ``cells`` is label times ``classes`` plus prediction.
     """
     one, other = _rates(ours, cells, classes), _rates(everyone - ours, cells, classes)
     share, true, false = (a - b for a, b in zip(one, other, strict=True))

@@ -1,4 +1,8 @@
-"""Violations (Jung et al. 2025, section 5): clients whose model is attacked more successfully than they tolerate."""
+"""Violations (Jung et al. 2025, section 5): clients whose model is attacked more successfully than they tolerate.
+
+``thresholds`` [clients] are tolerated attack accuracies, ``risks`` [clusters] measured ones (NaN where unknown), both
+fractions; ``assignment`` [clients] is each client's model.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +19,12 @@ NAN = float("nan")
 
 
 def is_violated(thresholds: Doubles, risks: Doubles, assignment: Ints) -> Bools:
-    """Find the clients that use a model whose attack accuracy is strictly above their tolerance.
-
-    Args:
-        thresholds: [clients] tolerated attack accuracies, fractions.
-        risks: [clusters] attack accuracies, fractions.
-        assignment: [clients] the model of each client.
-
-    Returns:
-        [clients] True where the tolerance is exceeded.
-    """
+    """Find the clients [clients] that use a model whose attack accuracy is strictly above their tolerance."""
     return thresholds < risks[assignment]
 
 
 def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Bools | None = None) -> float:
-    """Count the clients whose tolerance is exceeded.
-
-    Args:
-        thresholds: [clients] tolerated attack accuracies, fractions.
-        risks: [clusters] attack accuracies, fractions; NaN where unknown.
-        assignment: [clients] the model of each client.
-        among: [clients] the clients to count; None counts all.
-
-    Returns:
-        The count; NaN if the risk of a model that one of these clients uses is unknown.
-    """
+    """Count the clients (of those ``among``) whose tolerance is exceeded; NaN if the risk of a model of theirs is unknown."""
     chosen = np.ones(len(assignment), bool) if among is None else among
     if np.isnan(risks[assignment[chosen]]).any():
         return NAN
@@ -51,15 +36,7 @@ def violations_null(thresholds: Doubles, assignment: Ints, exceeds: Callable[[in
 
     Even an attack that knows nothing is measured above 0.5 on about half of the models, and the fewer the examples, the
     farther above. The expectation is a sum over clients, so it does not matter that clients share a model's risk.
-
-    Args:
-        thresholds: [clients] tolerated attack accuracies, fractions.
-        assignment: [clients] the model of each client.
-        exceeds: given a cluster and thresholds [n], the probability [n] that an attack on this cluster's model which
-            guesses is measured strictly above each.
-
-    Returns:
-        The expected count; NaN if a probability is.
+    ``exceeds(cluster, thresholds [n])`` is the probability [n] that a guess on this model is measured strictly above each.
     """
     return float(sum(exceeds(int(j), thresholds[assignment == j]).sum() for j in np.unique(assignment)))
 
@@ -69,11 +46,5 @@ def expected_violations(clients: int, risk: float, lowest: float = 0.5, highest:
 
     >>> round(expected_violations(170, 0.521) + expected_violations(30, 0.761))
     38
-
-    Args:
-        clients: number of clients.
-        risk: the model's attack accuracy, a fraction.
-        lowest: the smallest tolerance.
-        highest: the largest tolerance.
     """
     return clients * float(np.clip((risk - lowest) / (highest - lowest), 0, 1))

@@ -38,32 +38,15 @@ def rows(arrays: Arrays) -> Tensor:
 
 
 def spectral(arrays: Arrays, directions: Arrays) -> Tensor:
-    """Sum, over layers, log u' W v: the largest singular value for the singular vectors in ``directions``.
-
-    Args:
-        arrays: the network's parameters by name.
-        directions: singular vectors from `directions` or `advance`.
-
-    Returns:
-        A scalar, differentiable in ``arrays``.
-    """
-    return _log_product(
-        [
-            (directions[f"u.{name}"][:, None] * weight * directions[f"v.{name}"]).sum()
-            for name, weight in matrices(arrays).items()
-        ]
-    )
+    """Sum, over layers, log u' W v: the largest singular value for the singular vectors of `directions` or `advance`."""
+    pairs = ((directions[f"u.{name}"], weight, directions[f"v.{name}"]) for name, weight in matrices(arrays).items())
+    return _log_product([(u[:, None] * weight * v).sum() for u, weight, v in pairs])
 
 
 def directions(arrays: Arrays, generator: torch.Generator | None = None) -> Arrays:
-    """Estimate the top singular vectors of every weight by ten steps of power iteration.
+    """Estimate the top singular vectors ``u.<weight>`` [out] and ``v.<weight>`` [rest] of every weight, in ten steps.
 
-    Args:
-        arrays: the network's parameters by name.
-        generator: draws the start; None uses a fixed start.
-
-    Returns:
-        u [out] and v [rest] of every weight, named ``u.<weight>`` and ``v.<weight>``.
+    The start is drawn from ``generator``; without one it is fixed.
     """
     vectors = {}
     for name, weight in matrices(arrays).items():
@@ -92,17 +75,8 @@ def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | No
 def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start: Tensor) -> Tensor:
     """Compute the log of the mean largest singular value of d logits / d x over the first 16 examples of a batch.
 
-    u = J v and v = J' u are repeated with the weights held constant; then sigma = || J v || is differentiated.
-
-    Args:
-        forward: the network as a function of its parameters.
-        arrays: the network's parameters by name.
-        x: [batch, *shape] inputs.
-        present: [batch] False for padding.
-        start: [16, *shape] first directions v.
-
-    Returns:
-        A scalar, differentiable in ``arrays``.
+    u = J v and v = J' u are repeated with the weights held constant, from directions ``start`` [16, *shape]; then sigma =
+    || J v || is differentiated. ``present`` [batch] is False for padding.
     """
     x, present = x[:EXAMPLES].detach(), present[:EXAMPLES]
     dims, v = x.dim() - 1, start[: len(x)]
@@ -112,8 +86,7 @@ def jacobian(forward: Forward, arrays: Arrays, x: Tensor, present: Tensor, start
 
     with torch.no_grad():
         # One forward pass serves all steps: its pull-back is u -> J' u, and the pull-back of that is v -> J v.
-        forward_pass = vjp(logits, x)
-        outputs, pull = forward_pass[0], forward_pass[1]
+        outputs, pull = vjp(logits, x)[:2]
         push = vjp(lambda u: pull(u)[0], outputs)[1]
         for _ in range(JACOBIAN_STEPS):
             v = _unit(pull(push(v)[0])[0], dims)

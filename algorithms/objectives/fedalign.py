@@ -53,14 +53,7 @@ def problems(config: Config, run: Run) -> Problems:
     return [("name", f"fedalign needs a model with a slimmable last stage: {', '.join(able)}; got {run.model.title}")]
 
 
-def loss(
-    config: Config,
-    forward: Forward,
-    arrays: Arrays,
-    x: Tensor,
-    y: Tensor,
-    client: ClientInputs,
-) -> Tensor:
+def loss(config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs) -> Tensor:
     """Compute FedAlign's loss in nats over the examples whose label is not -100.
 
     ``forward`` passes the options ``features`` and ``narrow`` to the model.
@@ -82,16 +75,7 @@ def loss(
 
 
 def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
-    """Estimate a stage's Lipschitz constant for every example.
-
-    Args:
-        before: [n, C1, H, W] the stage's input features.
-        after: [n, C2, h, w] the stage's output features.
-        steps: number of steps of the power iteration.
-
-    Returns:
-        [n] estimates s.
-    """
+    """Estimate a stage's Lipschitz constant s for every example [n], from its input [n, C1, H, W] and output [n, C2, h, w]."""
     import torch
     from torch.nn.functional import adaptive_avg_pool2d
 
@@ -104,16 +88,9 @@ def lipschitz(before: Tensor, after: Tensor, steps: int) -> Tensor:
 
 
 def largest_singular_value(matrices: Tensor, steps: int) -> Tensor:
-    """Estimate sigma_max of every matrix G from below, by power iteration on G G^T from the all-ones vector.
+    """Estimate sigma_max [n] of matrices G [n, a, b] from below, by power iteration on G G^T from the all-ones vector.
 
     Where G is zero, the result is 1e-6 with a gradient of zero, instead of NaN.
-
-    Args:
-        matrices: [n, a, b] matrices G.
-        steps: number of steps of the power iteration.
-
-    Returns:
-        [n] estimates.
     """
     vectors = matrices.new_ones(*matrices.shape[:-1], 1) / matrices.shape[-2] ** 0.5
     for _ in range(steps):

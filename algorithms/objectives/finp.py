@@ -68,14 +68,7 @@ def problems(config: Config, run: Run) -> Problems:
     return [("regularizer", f"input_jacobian {sentence}") for sentence in found]
 
 
-def loss(
-    config: Config,
-    forward: Forward,
-    arrays: Arrays,
-    x: Tensor,
-    y: Tensor,
-    client: ClientInputs,
-) -> Tensor:
+def loss(config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs) -> Tensor:
     """Compute the penalized mean cross-entropy in nats over the examples whose label is not -100.
 
     ``client`` holds ``rho``, a number in [0, 1] (1/2 if it is missing), and ``carry`` from `advance`; without ``carry``
@@ -94,11 +87,7 @@ def loss(
 
 
 def carry(
-    config: Config,
-    forward: Forward,
-    arrays: Arrays,
-    shape: tuple[int, ...],
-    generator: torch.Generator,
+    config: Config, forward: Forward, arrays: Arrays, shape: tuple[int, ...], generator: torch.Generator
 ) -> Arrays:
     """Return the start of a client's iterations in a round: singular vectors of its weights, or directions for 16 examples."""
     from algorithms.objectives import _lipschitz
@@ -118,12 +107,7 @@ def advance(config: Config, forward: Forward, arrays: Arrays, carry: Arrays, x: 
 
 
 def _log_lipschitz(
-    config: Config,
-    forward: Forward,
-    arrays: Arrays,
-    x: Tensor,
-    y: Tensor,
-    client: ClientInputs,
+    config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs
 ) -> Tensor:
     from algorithms.objectives import _lipschitz
 

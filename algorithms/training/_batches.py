@@ -25,16 +25,10 @@ def learning_rate(config: TrainingConfig, round_: int) -> float:
 
 
 def one_pass(examples: int, batch_size: int, rng: np.random.Generator, drop_last: bool = False) -> Ints:
-    """Draw the batches of one epoch from a random permutation of the examples.
+    """Draw the batches of one epoch from a random permutation of the examples: positions [batches, batch_size].
 
-    Args:
-        examples: number of examples.
-        batch_size: examples per batch.
-        rng: draws the permutation.
-        drop_last: whether to leave out the last batch if it is not full, unless it is the only one.
-
-    Returns:
-        [batches, batch_size] positions, the last row padded with -1; narrower if it would be mostly padding.
+    The last row is padded with -1, or left out with ``drop_last``, unless it is the only one; all are narrower if they would
+    be mostly padding.
     """
     batches, width = -(-examples // batch_size), min(batch_size, max(examples, WIDEST))
     rows = np.full(batches * width, PADDING, dtype=np.int64)

@@ -41,25 +41,14 @@ from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.core.metric import NOISE, Column, Metric
 from algorithms.interfaces import GradientStep, Metrics, Outcome, Problems, Run
-from algorithms.training._batches import PADDING, concatenate_passes, learning_rate, one_pass, shape_problem
+from algorithms.training import _batches
+from algorithms.training._batches import PADDING, concatenate_passes, one_pass
 from datasets.components import inherited
 
 if TYPE_CHECKING:
     import torch
 
     from algorithms.core.network import Network
-
-__all__ = [
-    "PRIVATE_STEPS",
-    "Config",
-    "learning_rate",
-    "one_epoch",
-    "private_gradient",
-    "problems",
-    "resolve",
-    "schedule",
-    "shape_problem",
-]
 
 PRIVATE_STEPS = True
 LABEL = "DP-SGD"
@@ -78,6 +67,8 @@ METRICS = (
     Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )
 FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
+
+learning_rate, shape_problem = _batches.learning_rate, _batches.shape_problem
 
 
 class Config(TrainingConfig):
@@ -148,12 +139,6 @@ def private_gradient(config: Config, network: Network, examples: int, noise: tor
 
     The function returns the examples' mean loss (0 for an empty lot), which no step depends on: the loss of an example
     that is not finite shows there and not in the gradient.
-
-    Args:
-        config: the component's fields.
-        network: the network that trains.
-        examples: number of the client's examples.
-        noise: draws the noise.
     """
     import torch
     from torch.func import functional_call, grad_and_value, vmap
@@ -184,15 +169,9 @@ def private_gradient(config: Config, network: Network, examples: int, noise: tor
 
 
 def epsilon(config: Config, examples: int, rounds: int) -> float:
-    """Compute the epsilon of any one example of a client after training, at ``config.delta``.
+    """Compute the epsilon of any one of a client's ``examples`` after training in so many rounds, at ``config.delta``.
 
-    Args:
-        config: the component's fields.
-        examples: number of the client's examples.
-        rounds: number of rounds in which the client trains.
-
-    Returns:
-        Epsilon: 0 for a client without examples, infinity without noise.
+    It is 0 for a client without examples, and infinity without noise.
     """
     passes, steps = rounds * config.epochs, lots(config, examples)
     if config.sampling == "shuffle":

@@ -16,31 +16,14 @@ from pydantic import Field
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.interfaces import Problems, Run
-from algorithms.training._batches import (
-    PADDING,
-    concatenate_passes,
-    learning_rate,
-    one_pass,
-    shape_problem,
-    without_vmap,
-)
+from algorithms.training import _batches
+from algorithms.training._batches import concatenate_passes, one_pass, without_vmap
 from datasets.components import inherited
 
 LABEL = "local SGD"
 LITTLE = 100  # examples of a small dense network take less time to train on than to dispatch
 
-__all__ = [
-    "PADDING",
-    "Config",
-    "learning_rate",
-    "one_epoch",
-    "one_pass",
-    "problems",
-    "reduced_precision",
-    "resolve",
-    "schedule",
-    "shape_problem",
-]
+learning_rate, shape_problem = _batches.learning_rate, _batches.shape_problem
 
 
 class Config(TrainingConfig):

@@ -20,7 +20,8 @@ from algorithms.engine import block
 from algorithms.interfaces import Run
 from algorithms.objectives import plain
 from algorithms.privacy import global_dp
-from algorithms.training.local_sgd import PADDING, Config, learning_rate, one_pass, schedule
+from algorithms.training._batches import PADDING, learning_rate, one_pass
+from algorithms.training.local_sgd import Config, schedule
 from datasets.components import Component, components
 from orchestrator.config.run import resolve
 from tests.support.planted import clustered, planted

@@ -53,19 +53,30 @@ def test_modules_of_many_kinds_fit(name):
     assert misfit(name) is None
 
 
-def test_a_call_is_given_what_its_signature_names_unless_args_do():
-    def everything(  # noqa: PLR0913
-        num_classes, classes, n_classes, shape, input_shape, in_channels, in_chans, in_features, width=3
-    ):
-        """Takes all that there is."""
+def everything(num_classes, classes, n_classes, shape, input_shape, in_channels, in_chans, in_features):
+    """Takes all that there is."""
 
-    found = _callables.arguments(everything, {"in_chans": 7}, (2, 4, 5), 6)
-    six, shape = dict.fromkeys(("num_classes", "classes", "n_classes"), 6), (2, 4, 5)
-    assert found == {**six, "shape": shape, "input_shape": shape, "in_channels": 2, "in_chans": 7, "in_features": 40}
-    assert _callables.arguments(lambda width, **others: None, {"width": 1, "deep": 2}, shape, 6) == {
-        "width": 1,
-        "deep": 2,
-    }
+
+def any_others(width, **others):
+    """Takes what is not named."""
+
+
+@pytest.mark.parametrize(
+    ("called", "args", "given"),
+    [
+        (
+            everything,
+            {"in_chans": 7},
+            dict.fromkeys(("num_classes", "classes", "n_classes"), 6)
+            | dict.fromkeys(("shape", "input_shape"), (2, 4, 5))
+            | {"in_channels": 2, "in_chans": 7, "in_features": 40},
+        ),
+        (any_others, {"width": 1, "deep": 2}, {"width": 1, "deep": 2}),
+    ],
+)
+def test_a_call_is_given_what_its_signature_names_unless_args_do(monkeypatch, called, args, given):
+    monkeypatch.setattr(_callables, "find", lambda path: called)
+    assert _callables.maker("mypkg.nets:Net", args, (2, 4, 5), 6).keywords == given
 
 
 def test_torchvision_builds_without_trained_weights_and_for_our_classes():

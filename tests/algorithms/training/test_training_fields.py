@@ -20,7 +20,8 @@ from algorithms.interfaces import Run
 from algorithms.models import mnist_cnn
 from algorithms.objectives import plain
 from algorithms.training import dp_sgd, local_sgd
-from algorithms.training.local_sgd import PADDING, Config, one_pass, schedule
+from algorithms.training._batches import PADDING, one_pass
+from algorithms.training.local_sgd import Config, schedule
 from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 from tests.support.stand_ins import StandIn
 
