@@ -23,7 +23,7 @@ class Config(SlotConfig):
     padding: int = Field(0, ge=0, le=1, description="pixels of zero padding around each convolution")
 
 
-shape_problem = at_least(lambda config: 2 if config.padding else 6, "femnist_cnn")
+shape_problem = at_least(lambda config: 2 if config.padding else 6, "femnist_cnn with padding {config.padding}")
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

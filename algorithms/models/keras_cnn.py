@@ -38,7 +38,9 @@ class Config(SlotConfig):
     dropout: float = Field(0.1, ge=0, lt=1, description="probability that a unit of a hidden dense layer is left out")
 
 
-shape_problem = at_least(lambda config: 4 if config.padding == "same" else 18, "keras_cnn")
+shape_problem = at_least(
+    lambda config: 4 if config.padding == "same" else 18, "keras_cnn with padding {config.padding}"
+)
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -59,16 +59,12 @@ def split_problems(slot: Slot, name: str) -> Iterator[str]:
 def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
     """Yield data to partition, with their fields: the digits, as images and as a table, each also with whose they are.
 
-    The test examples are nobody's, or else clients hold out examples of their own.
-
-    Args:
-        data: the component digits.
+    The test examples are nobody's, or else clients hold out examples of their own. ``data`` is the component digits.
     """
     images = data.module.load(data.config, Path(), False)
-    table = replace(
-        images,
-        **{part: Examples(own.x.reshape(len(own), -1).astype(np.float32) / 255, own.y) for part, own in _parts(images)},
-    )
+    parts = {"train": images.train, "test": images.test}
+    flat = {name: Examples(np.float32(part.x.reshape(len(part), -1)) / 255, part.y) for name, part in parts.items()}
+    table = replace(images, **flat)
     held_out = HeldOutConfig.model_validate(
         {field: DIGITS[field] for field in ("clients", "examples_per_client", "shadow_size")}
     )
@@ -80,16 +76,10 @@ def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
             yield held_out, one
 
 
-def _parts(source: Source) -> tuple[tuple[str, Examples], ...]:
-    return ("train", source.train), ("test", source.test)
-
-
 def trained_on(data: Federation, source: Source) -> Iterator[str]:
     """Yield which parts of a federation hold examples that clients train on, however they were transformed.
 
-    Args:
-        data: the federation.
-        source: what it was made of; its examples must differ.
+    The examples of ``source``, of which it was made, must differ.
     """
     every = source.examples(np.arange(len(source)))
     stored = {one.tobytes(): row for row, one in enumerate(every.x)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import datasets
 from algorithms.interfaces import Run
@@ -37,13 +38,7 @@ def attack(name: str) -> dict[str, Any]:
 
 
 def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict[str, Any]:
-    """Return a short run on digits, as the section ``base`` of a sweep file.
-
-    Args:
-        slot: a slot; None for the slots' usual components.
-        name: the component that fills it.
-        training: fields of the training.
-    """
+    """Return a short run on digits, as ``base`` of a sweep file, in which the component ``name`` fills ``slot``."""
     run: dict[str, Any] = {
         "rounds": 2,
         "data": {**DIGITS, "split": {"minority_ratio": 0.34}},
@@ -66,11 +61,11 @@ def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict
 def chosen(run: Run, slot: Slot) -> Component[Any, Any]:
     """Return the component that fills a slot; of several the first."""
     filled: Any = getattr(run, slot.field)
-    found: Component[Any, Any] = filled[0] if slot.many else filled
-    return found
+    return cast("Component[Any, Any]", filled[0] if slot.many else filled)
 
 
-def example_data() -> Federation:
+@cache
+def digits() -> Federation:
     """Return the federation of the short run; its arrays cannot be changed, as in the workers of a sweep."""
     run = resolve(described())
     data = datasets.build_federation(run.data, run.split, Path(), lambda purpose: stream(0, purpose))

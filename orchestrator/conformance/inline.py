@@ -36,13 +36,9 @@ class InlineShadows(AttackTasks):
 def inline_trial(
     given: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
 ) -> Trial:
-    """Return a trial that runs in this process.
+    """Return a trial of a run, or of the section ``base`` of a sweep file, that runs in this process.
 
-    Args:
-        given: its run, or the section ``base`` of a sweep file.
-        folder: where it keeps its files.
-        data: replaces the federation that the run describes.
-        root: the folder of the data sets.
+    It keeps its files in ``folder``; ``data`` replaces the federation that the run describes, from the data sets in ``root``.
     """
     run = given if isinstance(given, Run) else resolve(given)
     data = data or partition_data(run, root)

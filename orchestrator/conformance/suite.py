@@ -22,8 +22,7 @@ class Check:
     """A check of components.
 
     Attributes:
-        title: what it checks, as the predicate of a sentence.
-        problems: yields problems of a component, from its slot and its name.
+        title: the predicate of a sentence.
         slots: the keys of the slots that it applies to; empty: all.
         warns: whether what it finds may be meant, so that a component passes all the same.
     """
@@ -50,13 +49,7 @@ CHECKS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check.
-
-    Attributes:
-        check: the check.
-        problems: what it found, as sentences.
-        skipped: why it could not be made, as a sentence; empty if it was made.
-    """
+    """What a check found, as sentences; ``skipped`` says why it could not be made."""
 
     check: Check
     problems: tuple[str, ...] = ()
