@@ -63,7 +63,7 @@ def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
     """
     images = data.module.load(data.config, Path(), False)
     parts = {"train": images.train, "test": images.test}
-    flat = {name: Examples(np.float32(part.x.reshape(len(part), -1)) / 255, part.y) for name, part in parts.items()}
+    flat = {name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y) for name, part in parts.items()}
     table = replace(images, **flat)
     held_out = HeldOutConfig.model_validate(
         {field: DIGITS[field] for field in ("clients", "examples_per_client", "shadow_size")}
