@@ -11,7 +11,7 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -22,15 +22,9 @@ from orchestrator.report.context import full_label
 from orchestrator.report.data import REPEATS
 
 RUN = "run"  # the section of metrics that are no results: rounds and seconds
+ATTACKS = (MEMBERSHIP, SOURCE, CLIENT)
 # The section of MLflow's charts in which the metrics of a family stand. Other families have a section of their own name.
-SECTIONS = {
-    MEMBERSHIP: "attack",
-    SOURCE: "attack",
-    CLIENT: "attack",
-    FAIRNESS: "fairness",
-    NOISE: "privacy",
-    TIME: RUN,
-}
+SECTIONS = dict.fromkeys(ATTACKS, "attack") | {FAIRNESS: "fairness", NOISE: "privacy", TIME: RUN}
 VIEW = "fedpriv"  # the key of the view
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 TRADE_OFF, SETTINGS = "trade-off", "headline metrics"  # sections of the view's charts
@@ -38,7 +32,6 @@ WIDTH = 190  # of a column in pixels: the names of most metrics fit
 TITLE = "settings, mean over seeds"
 PRIMARY, HIGHER = "mlflow.experiment.primaryMetric.name", "mlflow.experiment.primaryMetric.greaterIsBetter"
 MOST = 6  # headline metrics
-ATTACKS = (MEMBERSHIP, SOURCE, CLIENT)
 GROUPS = ("_minority", "_majority")
 CLAIMED, AUDITED = "epsilon", "epsilon_audit"
 SETTING = "setting"  # the tag by which runs are grouped: the swept values without the seeds
@@ -70,6 +63,15 @@ def trial_name(swept: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
+def setting_name(swept: Mapping[str, Any]) -> str:
+    """The swept values without the seeds, for charts' legends; "all trials" where nothing else was swept.
+
+    >>> setting_name({"clustering.name": "ifca", "seed": 1}), setting_name({"seed": 1})
+    ('ifca', 'all trials')
+    """
+    return trial_name({key: value for key, value in swept.items() if key not in REPEATS}) or "all trials"
+
+
 def brief(value: Any) -> str:
     """A swept value in short form; for a whole slot its lists if it has any, otherwise its name and fields.
 
@@ -93,9 +95,8 @@ def component_tags(run: Mapping[str, Any]) -> dict[str, str]:
     >>> component_tags({"model": {"name": "mlp"}, "attacks": [{"name": "sia"}, {"name": "fedmia"}], "seed": 1})
     {'model': 'mlp', 'attacks': 'sia, fedmia'}
     """
-    tags = {
-        slot: str(fields["name"]) for slot, fields in run.items() if isinstance(fields, Mapping) and "name" in fields
-    }
+    slots = ((slot, fields) for slot, fields in run.items() if isinstance(fields, Mapping) and "name" in fields)
+    tags = {slot: str(fields["name"]) for slot, fields in slots}
     attacks = ", ".join(str(attack["name"]) for attack in run.get("attacks") or ())
     return tags | ({"attacks": attacks} if attacks else {})
 
@@ -131,7 +132,7 @@ def view_place(experiment: str, charts: bool = False) -> str:
     return f"{table}&compareRunsMode=CHART" if charts else table
 
 
-def view_tags(swept: Sequence[str], names: Collection[str], first: Sequence[str] = ()) -> dict[str, str]:
+def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str] = ()) -> dict[str, str]:
     """The experiment's tags: the view, and the metric that it is about; empty while nothing is measured.
 
     Args:
@@ -142,21 +143,10 @@ def view_tags(swept: Sequence[str], names: Collection[str], first: Sequence[str]
     headlines = headline_metrics(names, first)
     if not headlines:
         return {}
-    keys = list(dict.fromkeys(key for key in swept if key not in REPEATS))
-    state = json.dumps(_view(keys, headlines, names), separators=(",", ":"))
-    packed = "deflate;" + base64.b64encode(zlib.compress(state.encode())).decode()
-    return {
-        VIEW_TAG: json.dumps({"name": TITLE, "createdAt": 0, "updatedAt": 0, "state": packed}),
-        PRIMARY: metric_key(headlines[0]),
-        HIGHER: str(metric(headlines[0]).direction != "lower"),
-    }
-
-
-def _view(swept: Sequence[str], headlines: Sequence[str], names: Collection[str]) -> dict[str, Any]:
-    columns = [*(f"params.`{key}`" for key in swept), *(f"metrics.`{metric_key(name)}`" for name in headlines)]
-    groups = [{"mode": "tag", "groupByData": SETTING}]
-    charts, sections = _charts(headlines, names)
-    return {
+    columns = [f"params.`{key}`" for key in dict.fromkeys(swept) if key not in REPEATS]
+    columns += [f"metrics.`{metric_key(name)}`" for name in headlines]
+    charts = _charts(headlines)
+    view = {
         "searchFilter": "",
         "orderByKey": "attributes.start_time",
         "orderByAsc": True,
@@ -166,7 +156,7 @@ def _view(swept: Sequence[str], headlines: Sequence[str], names: Collection[str]
         "selectedColumns": columns,
         "columnOrder": columns,
         "columnWidths": dict.fromkeys(columns, WIDTH),
-        "groupBy": {"aggregateFunction": "average", "groupByKeys": groups},
+        "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": SETTING}]},
         "groupsExpanded": {},
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
@@ -174,35 +164,47 @@ def _view(swept: Sequence[str], headlines: Sequence[str], names: Collection[str]
         "runsHidden": [],
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,
-        "compareRunSections": sections,
+        "compareRunSections": _sections(headlines[0], names, {chart["metricSectionId"] for chart in charts}),
         "isAccordionReordered": True,  # else the sections are in alphabetical order
+    }
+    packed = base64.b64encode(zlib.compress(json.dumps(view, separators=(",", ":")).encode())).decode()
+    return {
+        VIEW_TAG: json.dumps({"name": TITLE, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"}),
+        PRIMARY: metric_key(headlines[0]),
+        HIGHER: str(metric(headlines[0]).direction != "lower"),
     }
 
 
-def _charts(headlines: Sequence[str], names: Collection[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The trade-offs, a bar for each headline metric, and the sections; MLflow adds the other charts to their sections."""
+def _charts(headlines: Sequence[str]) -> list[dict[str, Any]]:
+    """The trade-offs, and a bar for each headline metric; MLflow adds the other charts to their sections."""
+
+    def chart(kind: str, section: str, title: str, **content: Any) -> dict[str, Any]:
+        named = {"type": kind, "uuid": f"{section}: {title}", "metricSectionId": section, "displayName": title}
+        return {**named, "deleted": False, "isGenerated": False, "runsCountToCompare": 100, **content}
+
     charts = []
     for accuracy, risk in trade_offs(headlines):
         x, y = ({"key": metric_key(name), "type": "METRIC"} for name in (accuracy, risk))
-        title = f"{full_label(risk)} against {full_label(accuracy)}"
-        charts.append(_chart("SCATTER", TRADE_OFF, title, xaxis=x, yaxis=y))
-    charts += [_chart("BAR", SETTINGS, full_label(name), metricKey=metric_key(name)) for name in headlines]
-    measured = {metric_key(name).rpartition("/")[0] for name in names}
-    first = metric_key(headlines[0]).rpartition("/")[0] if headlines else ACCURACY
-    listed = [TRADE_OFF, SETTINGS, *sorted(measured - {RUN}, key=lambda section: (section != first, section)), RUN]
-    sections = [
-        # Rounds and seconds are no results: their section is there, but closed.
+        charts.append(
+            chart("SCATTER", TRADE_OFF, f"{full_label(risk)} against {full_label(accuracy)}", xaxis=x, yaxis=y)
+        )
+    return charts + [chart("BAR", SETTINGS, full_label(name), metricKey=metric_key(name)) for name in headlines]
+
+
+def _sections(first: str, names: Iterable[str], charted: Collection[str]) -> list[dict[str, Any]]:
+    """The sections: ours that have charts, that of the ``first`` metric, the others, and last that of what is no result."""
+    ours = [section for section in (TRADE_OFF, SETTINGS) if section in charted]
+    top, measured = _section(first), {_section(name) for name in names} - {RUN}
+    listed = [*ours, *sorted(measured, key=lambda section: (section != top, section)), RUN]
+    return [
         {"uuid": section, "name": section, "display": section != RUN, "isReordered": True, "deleted": False}
-        | {"isGenerated": section not in (TRADE_OFF, SETTINGS)}
+        | {"isGenerated": section not in ours}
         for section in listed
-        if section not in (TRADE_OFF, SETTINGS) or any(chart["metricSectionId"] == section for chart in charts)
     ]
-    return charts, sections
 
 
-def _chart(kind: str, section: str, title: str, **content: Any) -> dict[str, Any]:
-    named = {"type": kind, "uuid": f"{section}: {title}", "metricSectionId": section, "displayName": title}
-    return {**named, "deleted": False, "isGenerated": False, "runsCountToCompare": 100, **content}
+def _section(name: str) -> str:
+    return metric_key(name).rpartition("/")[0]
 
 
 def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[str]:
@@ -224,13 +226,11 @@ def trade_offs(headlines: Sequence[str]) -> list[tuple[str, str]]:
     >>> trade_offs(["accuracy_minority", "accuracy_majority", "mia_auc_majority"])
     [('accuracy_majority', 'mia_auc_majority')]
     """
-    accuracies = [name for name in headlines if metric(name).family == ACCURACY]
-    risks = [name for name in headlines if metric(name).family in ATTACKS and metric(name).unit == "fraction"]
-    if not accuracies:
-        return []
 
     def group(name: str) -> str:
         return next((ending for ending in GROUPS if name.endswith(ending)), "")
 
+    accuracies = [name for name in headlines if metric(name).family == ACCURACY]
+    risks = [name for name in headlines if metric(name).family in ATTACKS and metric(name).unit == "fraction"]
     of_group = {group(name): name for name in reversed(accuracies)}
-    return [(of_group.get(group(risk), accuracies[0]), risk) for risk in risks]
+    return [(of_group.get(group(risk), accuracies[0]), risk) for risk in risks if accuracies]

@@ -9,24 +9,25 @@ import getpass
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import yaml
+from mlflow.entities import Dataset, Metric
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import full_label, guessing
-from orchestrator.report.data import REPEATS, SLOT_NAMES, Results, read_results
+from orchestrator.report.data import SLOT_NAMES, Results, plain, read_results
 from orchestrator.report.statistics import number
 from orchestrator.report.summary import Columns, by_setting, escape, markdown_table, metric_cell, seeds_cell
 from orchestrator.report.vocabulary import key_labels
 from orchestrator.results.log import DamageError
-from orchestrator.results.paths import Folder, TrialFolder
+from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.sweeps import read_sweep
 from orchestrator.results.tables import read_table
@@ -37,6 +38,7 @@ from orchestrator.tracking.labels import (
     headline_metrics,
     metric_key,
     scalar_metrics,
+    setting_name,
     trial_name,
     view_place,
 )
@@ -65,41 +67,19 @@ TRIAL_READING = (
 )
 
 
-class Point(NamedTuple):
-    """A value of a metric; ``step`` is the round counted from 1, ``time`` in milliseconds since 1970."""
-
-    key: str
-    value: float
-    time: int
-    step: int
-
-
-class Input(NamedTuple):
-    """A data set that a trial has read: the source's name, a digest of the content, and source and split as JSON."""
-
-    name: str
-    digest: str
-    source: str
-
-
 @dataclass(frozen=True)
 class Projection:
-    """What MLflow should have of one run.
+    """What MLflow should have of one run, times in milliseconds since 1970.
 
     Attributes:
-        name: its readable name.
         status: MLflow's word for how it ended.
-        started: in milliseconds since 1970.
-        ended: in milliseconds since 1970.
-        tags: by name.
+        rounds: the values of its metrics in each round.
         finals: the final values.
         inputs: the data sets that it has read.
         files: artifacts, each with its folder among them.
         tables: Parquet files that its page shows as tables.
-        note: its note.
-        params: by name: the swept values.
-        rounds: the values of its metrics in each round.
         pictures: figures that its note shows.
+        first: of a sweep, the metrics that come first; None while nothing can be said of the results.
     """
 
     name: str
@@ -107,18 +87,18 @@ class Projection:
     started: int
     ended: int
     tags: Mapping[str, str]
-    finals: Sequence[Point]
-    inputs: Sequence[Input]
+    note: str
+    finals: Sequence[Metric]
+    inputs: Sequence[Dataset]
     files: Sequence[tuple[Path, str]]
     tables: Sequence[Path]
-    note: str = ""
     params: Mapping[str, str] = field(default_factory=dict)
-    rounds: Sequence[Point] = ()
+    rounds: Sequence[Metric] = ()
     pictures: Sequence[Path] = ()
+    first: Sequence[str] | None = None
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What is said of a sweep: its results and its story, and the metrics that come first, among the headline metrics."""
 
     results: Results
@@ -127,18 +107,11 @@ class Facts:
     headlines: Sequence[str]
 
 
-def trial_manifest(folder: TrialFolder) -> str | None:
-    """A hash of all that a trial has left; None while it has not ended."""
-    record = read_record(folder)
-    return str(record["manifest"]) if record else None
-
-
 def sweep_manifest(folder: Folder) -> str:
     """A hash of a sweep's own files: sweep file, table of trials, and report."""
     digest = hashlib.blake2b(digest_size=8)
-    for file in (folder.table, *_sweep_files(folder)):
-        if file.is_file():
-            digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
+    for file in filter(Path.is_file, (folder.table, *_sweep_files(folder))):
+        digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
     return digest.hexdigest()
 
 
@@ -152,24 +125,7 @@ def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
     rows = facts["trials"]
     added = [key for row in rows[:1] for key in row if "." in key and key not in SLOT_NAMES]  # by --set
     keys = dict.fromkeys([*declared, *added])
-    return {row["id"]: {key: _plain(row[key]) for key in keys if row.get(key) is not None} for row in rows}
-
-
-def _plain(cell: Any) -> Any:
-    """A value of the plan, where a swept map or list is JSON."""
-    if isinstance(cell, str) and cell[:1] in ("{", "["):
-        with suppress(ValueError):
-            return json.loads(cell)
-    return cell
-
-
-def setting_name(swept: Mapping[str, Any]) -> str:
-    """The swept values without the seeds, for charts' legends; "all trials" where nothing else was swept.
-
-    >>> setting_name({"clustering.name": "ifca", "seed": 1}), setting_name({"seed": 1})
-    ('ifca', 'all trials')
-    """
-    return trial_name({key: value for key, value in swept.items() if key not in REPEATS}) or "all trials"
+    return {row["id"]: {key: plain(row[key]) for key in keys if row.get(key) is not None} for row in rows}
 
 
 def project_trial(folder: Folder, trial: str, swept: Mapping[str, Any], experiment: str) -> Projection:
@@ -182,44 +138,39 @@ def project_trial(folder: Folder, trial: str, swept: Mapping[str, Any], experime
         experiment: MLflow's id of the sweep's experiment, to which the note links.
     """
     own = folder.trial(trial)
-    record = read_record(own) or {}
-    run = yaml.safe_load(own.config.read_text())
-    ended = int(1000 * own.manifest.stat().st_mtime)
-    started = ended - int(1000 * min(record.get("seconds") or 0.0, ended / 1000))
+    record, run = read_record(own) or {}, yaml.safe_load(own.config.read_text())
+    ended, seconds = _written(own.manifest), record.get("seconds") or 0.0
+    started = ended - int(1000 * seconds)
+    metrics, origin = record.get("metrics") or {}, record.get("origin") or {}
     rows = read_table(own.table("rounds")).to_pylist() if own.table("rounds").is_file() else []
-    points, metrics = round_points(rows, started, ended), record.get("metrics") or {}
-    failed = record["status"] == "failed"
-    told = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
-    origin = record.get("origin") or {}
-    known = {k: v for k, v in origin.items() if k in ("commit", "host", "device") or k.startswith("version.")}
-    files = [own.config, *sorted(own.path.glob("*.parquet"))]
+    rounds, failed = round_points(rows, started, ended), record["status"] == "failed"
+    known = {key: text for key, text in origin.items() if key in ("commit", "host", "device") or key[:8] == "version."}
+    said = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
+    tags = run_tags(run, swept, known) | {name: value for name, value in metrics.items() if isinstance(value, str)}
+    tags |= {name: text for name, text in said.items() if text} | {"status": record["status"]}
     # The message of a failure: one that an earlier attempt has left says nothing of this trial.
-    files += [own.error] if failed and own.error.is_file() else []
-    finals = scalar_metrics(metrics)
-    wanted = Projection(
-        name=trial_name(swept) or trial,
+    files = [own.config, *sorted(own.path.glob("*.parquet")), *([own.error] if failed and own.error.is_file() else [])]
+    params, finals = {key: brief(value) for key, value in swept.items()}, scalar_metrics(metrics)
+    name = trial_name(swept) or trial
+    last = rows[-1]["round"] + 1 if rows else 0
+    state = f"{record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
+    return Projection(
+        name=name,
         status="FAILED" if failed else "FINISHED",
         started=started,
         ended=ended,
-        tags={
-            **run_tags(run, swept, known),
-            **{name: value for name, value in metrics.items() if isinstance(value, str)},
-            **{name: text for name, text in told.items() if text},
-            "status": record["status"],
-        },
-        params={key: brief(value) for key, value in swept.items()},
-        rounds=points,
-        finals=final_points(finals, points, ended),
+        tags=tags,
+        note=_trial_note(f"{escape(name)}: {state}", said, params, finals, folder.name, experiment),
+        finals=final_points(finals, rounds, ended),
         inputs=_inputs(run, origin),
         files=[(file, "") for file in files],
-        tables=[own.table(name) for name in TABLES if own.table(name).is_file()],
+        tables=[table for table in map(own.table, TABLES) if table.is_file()],
+        params=params,
+        rounds=rounds,
     )
-    return replace(wanted, note=_trial_note(wanted, finals, folder.name, experiment))
 
 
-def project_sweep(
-    folder: Folder, trials: Sequence[str], experiment: str, run: str
-) -> tuple[Projection, Sequence[str] | None]:
+def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: str) -> Projection:
     """What MLflow should have of a sweep as a whole.
 
     Args:
@@ -227,34 +178,35 @@ def project_sweep(
         trials: the ids of its trials.
         experiment: MLflow's id of the sweep's experiment.
         run: MLflow's id of the sweep's own run.
-
-    Returns:
-        That, and the metrics that come first; None while nothing can be said of the results.
     """
-    records = {trial.id: record for trial in map(folder.trial, trials) if (record := read_record(trial))}
-    ended = [folder.trial(trial) for trial in records]
-    times = [int(1000 * trial.manifest.stat().st_mtime) for trial in ended]
-    times = times or [int(1000 * folder.sweep.stat().st_mtime)]
+    own = list(map(folder.trial, trials))
+    records = {trial: record for trial in own if (record := read_record(trial))}
+    times = [_written(trial.manifest) for trial in records] or [_written(folder.sweep)]
     good = all(record["status"] in ("finished", "stopped") for record in records.values())
     word, status = ("finished", "FINISHED") if good else ("failed", "FAILED")
-    word, status = (word, status) if len(ended) == len(trials) else ("unfinished", "KILLED")
-    configs = [(records[one.id], yaml.safe_load(one.config.read_text())) for one in ended if one.config.is_file()]
-    inputs = [one for record, config in configs for one in _inputs(config, record.get("origin") or {})]
-    facts, pictures = _facts(folder), _figures(folder)
-    wanted = Projection(
+    word, status = (word, status) if len(records) == len(own) else ("unfinished", "KILLED")
+    inputs = {
+        one.digest: one
+        for trial, record in records.items()
+        if trial.config.is_file()
+        for one in _inputs(yaml.safe_load(trial.config.read_text()), record.get("origin") or {})
+    }
+    facts = _facts(folder)
+    pictures = [file for name in FIGURES if (file := folder.report / f"{name}.png").is_file()][:MOST_FIGURES]
+    return Projection(
         name=folder.name,
         status=status,
         started=min(times),
         ended=max(times),
         tags=_shown_tags({}) | {"status": word},
-        finals=[Point(name, value, max(times), 0) for name, value in (_means(facts) if facts else {}).items()],
-        inputs=list({one.digest: one for one in inputs}.values()),
+        note=_sweep_note(facts, pictures, experiment, run) if facts else begun_note(folder, experiment),
+        finals=[Metric(name, value, max(times), 0) for name, value in (_means(facts) if facts else {}).items()],
+        inputs=list(inputs.values()),
         files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
         tables=[folder.table] if folder.table.is_file() else [],
-        note=_sweep_note(facts, pictures, experiment, run) if facts else begun_note(folder, experiment),
         pictures=pictures,
+        first=facts.first if facts else None,
     )
-    return wanted, facts.first if facts else None
 
 
 def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, str]:
@@ -268,47 +220,51 @@ def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[s
     return _shown_tags(origin) | {SETTING: setting_name(swept)} | component_tags(run)
 
 
-def round_points(rows: Sequence[Mapping[str, Any]], started: int, ended: int | None = None) -> list[Point]:
+def round_points(rows: Iterable[Mapping[str, Any]], started: int, ended: int | None = None) -> list[Metric]:
     """The values of rounds, the metric `ROUND` last in each.
 
     Args:
         rows: a row for each round, with ``round`` counted from 0; what is no finite number is left out.
-        started: when the first began, in milliseconds since 1970.
-        ended: when the trial ended, if it has: all rounds are before that.
+        started: when the first began, in milliseconds since 1970; in a live run, which does not say when it ended, now.
+        ended: when the trial ended: all rounds are before that.
     """
-    points, passed = list[Point](), 0.0
+    points, time = list[Metric](), float(started)
     for row in rows:
-        passed += row.get("seconds") or 0.0
-        time = started + int(1000 * passed)
-        time, step = time if ended is None else min(time, ended - 1), int(row["round"]) + 1
-        values = {name: value for name, value in scalar_metrics(row).items() if name != "round"}
-        points += [Point(metric_key(name), value, time, step) for name, value in values.items()]
-        points.append(Point(ROUND, float(step), time, step))
+        step = int(row["round"]) + 1
+        time = time if ended is None else min(time + 1000 * (row.get("seconds") or 0.0), ended - 1)
+        values = {name: value for name, value in scalar_metrics(row).items() if name != "round"} | {"round": step}
+        points += [Metric(metric_key(name), float(value), int(time), step) for name, value in values.items()]
     return points
 
 
-def final_points(finals: Mapping[str, float], points: Sequence[Point], ended: int) -> list[Point]:
+def final_points(finals: Mapping[str, float], rounds: Sequence[Metric], ended: int) -> list[Metric]:
     """The final values: at the last round's step, or one beyond where that round has a value of its own.
 
     MLflow shows the value of the latest step, so a metric whose last round has the final value already is left out.
 
-    >>> final_points({"loss": 0.5, "accuracy": 0.9}, [Point("accuracy/accuracy", 0.8, 0, 2)], ended=9)
-    [Point(key='accuracy/loss', value=0.5, time=9, step=2), Point(key='accuracy/accuracy', value=0.9, time=9, step=3)]
+    >>> points = final_points({"loss": 0.5, "accuracy": 0.9}, [Metric("accuracy/accuracy", 0.8, 0, 2)], ended=9)
+    >>> [(point.key, point.value, point.step) for point in points]
+    [('accuracy/loss', 0.5, 2), ('accuracy/accuracy', 0.9, 3)]
     """
-    last, rounds = {point.key: point for point in points}, max((point.step for point in points), default=0)
-    wanted = [
-        (Point(metric_key(name), value, ended, rounds), last.get(metric_key(name))) for name, value in finals.items()
-    ]
-    return [
-        point._replace(step=rounds + (shown is not None and shown.step == rounds))
-        for point, shown in wanted
-        if shown is None or shown.value != point.value
-    ]
+    last, step = {point.key: point for point in rounds}, max((point.step for point in rounds), default=0)
+    points = []
+    for name, value in finals.items():
+        shown = last.get(metric_key(name))
+        if shown is None or shown.value != value:
+            points.append(Metric(metric_key(name), value, ended, step + (shown is not None and shown.step == step)))
+    return points
 
 
-def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Input]:
+def _written(path: Path) -> int:
+    return int(1000 * path.stat().st_mtime)
+
+
+def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Dataset]:
+    """The data set that a trial has read: its name, a digest of the content, and source and split as JSON."""
     digest, data = origin.get("data"), run.get("data")
-    return [Input(data["name"], digest, json.dumps(data, sort_keys=True))] if digest and data else []
+    if not digest or not data:
+        return []
+    return [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
 
 
 def _facts(folder: Folder) -> Facts | None:
@@ -330,13 +286,8 @@ def _means(facts: Facts) -> dict[str, float]:
     for name in facts.headlines:
         means = [setting.estimate(name).mean for setting in facts.results.settings if setting.measured(name)]
         ends = {"mean": means[0]} if len(means) == 1 else {"lowest mean": min(means), "highest mean": max(means)}
-        values |= {f"{end}/{name}": value for end, value in ends.items()}
-    return {name: value for name, value in values.items() if math.isfinite(value)}
-
-
-def _figures(folder: Folder) -> list[Path]:
-    """The figures of a sweep's report that its note shows."""
-    return [file for name in FIGURES if (file := folder.report / f"{name}.png").is_file()][:MOST_FIGURES]
+        values |= {f"{end}/{name}": value for end, value in ends.items() if math.isfinite(value)}
+    return values
 
 
 def _sweep_files(folder: Folder) -> list[Path]:
@@ -357,38 +308,39 @@ def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
     return {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", **commit, **_user(), **origin}
 
 
-def _trial_note(trial: Projection, results: Mapping[str, float], sweep: str, experiment: str) -> str:
-    """The note of a trial of ``sweep`` with these final metrics, in MLflow's experiment of that id."""
-    names = headline_metrics(set(results))
-    shown = ", ".join(f"{full_label(name)} {_value(name, results[name])}" for name in names[:3])
-    seconds = (trial.ended - trial.started) / 1000
-    rounds = max((point.step for point in trial.rounds), default=0)
-    status = f"{trial.tags['status']} after {rounds} round{'s' * (rounds != 1)} in {seconds:.0f} s"
-    blocks = [f"{escape(trial.name)}: {status}{escape(f': {shown}') if shown else ''}."]
-    if reason := trial.tags.get("reason"):
+def _trial_note(
+    state: str,
+    said: Mapping[str, str],
+    params: Mapping[str, str],
+    finals: Mapping[str, float],
+    sweep: str,
+    experiment: str,
+) -> str:
+    """The note of a trial of ``sweep`` with these final metrics; ``state`` says which it is and how it ended."""
+
+    def cell(name: str, value: float | None) -> str:
+        return "" if value is None else number(value, metric(name).digits, metric(name).bound)
+
+    def chance(name: str) -> str:
+        guessed = metric(name).chance
+        return cell(name, finals.get(guessed) if isinstance(guessed, str) else guessed)
+
+    names = headline_metrics(finals.keys())
+    shown = ", ".join(f"{full_label(name)} {cell(name, finals[name])}" for name in names[:3])
+    blocks = [f"{state}{escape(f': {shown}') if shown else ''}."]
+    if said["reason"]:
         more = "The whole message is in `error.txt` among the artifacts, if the trial could write it."
-        blocks.append(f"**Why there is no result:** {escape(reason)}. {more}")
-    if notes := trial.tags.get("notes"):
-        blocks.append(f"**Note:** {escape(notes)}.")
+        blocks.append(f"**Why there is no result:** {escape(said['reason'])}. {more}")
+    if said["notes"]:
+        blocks.append(f"**Note:** {escape(said['notes'])}.")
     if names:
-        lines = [[full_label(name), _value(name, results[name]), _chance(name, results)] for name in names]
+        lines = [[full_label(name), cell(name, finals[name]), chance(name)] for name in names]
         blocks.append(markdown_table(["result", "value", "by chance"], lines, numbers=2))
-    if trial.params:
-        pairs = zip(key_labels(tuple(trial.params)), trial.params.values(), strict=True)
+    if params:
+        pairs = zip(key_labels(tuple(params)), params.values(), strict=True)
         blocks.append(markdown_table(["swept setting", "value"], [list(pair) for pair in pairs]))
     blocks.append(f"One trial of the sweep {escape(sweep)}. Its results beside others: {_views(experiment)}.")
     return "\n\n".join([*blocks, TRIAL_READING])
-
-
-def _value(name: str, value: float) -> str:
-    described = metric(name)
-    return number(value, described.digits, described.bound)
-
-
-def _chance(name: str, finals: Mapping[str, float]) -> str:
-    chance = metric(name).chance
-    guessed = finals.get(chance) if isinstance(chance, str) else chance
-    return "" if guessed is None else _value(name, guessed)
 
 
 def _views(experiment: str) -> str:
@@ -403,7 +355,7 @@ def _sweep_note(facts: Facts, pictures: Sequence[Path], experiment: str, run: st
         escape(story.question),
         f"**{escape(story.headline)}**",
         f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
-        _table(facts),
+        _table(facts.results, facts.headlines),
         _list("What differs", story.findings),
         _list("Claimed and audited, published and measured", story.verdicts),
         *(
@@ -414,7 +366,8 @@ def _sweep_note(facts: Facts, pictures: Sequence[Path], experiment: str, run: st
         f"**Repeat it:** `{story.command}` (`sweep.yaml` is among the artifacts).",
         SWEEP_READING,
     ]
-    return shortened("\n\n".join(filter(None, blocks)), NOTE_LENGTH)
+    note = "\n\n".join(filter(None, blocks))
+    return note if len(note) <= NOTE_LENGTH else note[: NOTE_LENGTH - len(CUT)].rpartition("\n")[0] + CUT
 
 
 def begun_note(folder: Folder, experiment: str) -> str:
@@ -424,30 +377,22 @@ def begun_note(folder: Folder, experiment: str) -> str:
     return "\n\n".join([escape(question) or "The sweep is running.", f"Open {_views(experiment)}.", SWEEP_READING])
 
 
-def shortened(text: str, limit: int) -> str:
-    r"""The lines of a text that fit into so many letters, with a note if some were left out.
-
-    >>> shortened("one\ntwo", 8), shortened("one\n" + "a" * 300, 200) == "one" + CUT
-    ('one\ntwo', True)
-    """
-    return text if len(text) <= limit else text[: limit - len(CUT)].rpartition("\n")[0] + CUT
-
-
 def _list(title: str, sentences: Sequence[str]) -> str:
     return "\n".join([f"**{title}**", "", *(f"- {escape(sentence)}" for sentence in sentences)]) if sentences else ""
 
 
-def _table(facts: Facts) -> str:
+def _table(results: Results, names: Sequence[str]) -> str:
     """The settings with at most six metrics each."""
-    results, names = facts.results, facts.headlines
     if not names:
         return ""
     columns: Columns = [
         (full_label(name), partial(metric_cell, metric=metric(name), results=results)) for name in names
     ]
     head, lines = by_setting(results, [*columns, ("finished", seeds_cell)])
-    table = markdown_table(head, lines[:MOST_SETTINGS], numbers=len(names) + 1)
-    chances = guessing([(full_label(name), metric(name)) for name in names], results)
     more = len(lines) - MOST_SETTINGS
-    rest = f"{more} more settings are in `report/summary.md`." if more > 0 else ""
-    return "\n\n".join(block for block in (table, escape(chances), rest) if block)
+    blocks = [
+        markdown_table(head, lines[:MOST_SETTINGS], numbers=len(names) + 1),
+        escape(guessing([(full_label(name), metric(name)) for name in names], results)),
+        f"{more} more settings are in `report/summary.md`." if more > 0 else "",
+    ]
+    return "\n\n".join(filter(None, blocks))

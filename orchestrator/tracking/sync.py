@@ -8,15 +8,14 @@ missing, the run is deleted, and logged again from disk.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag, ViewType
+from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag, ViewType
 from PIL import Image
 
 from orchestrator.config.errors import ConfigError
@@ -26,7 +25,7 @@ from orchestrator.results.saved_models import saved_models
 from orchestrator.results.tables import read_table
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
-from orchestrator.tracking.projection import PICTURES, ROUND, Point, Projection
+from orchestrator.tracking.projection import PICTURES, ROUND, Projection
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -44,30 +43,9 @@ KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, n
 BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
 
 
-@dataclass
-class Live:
-    """A run of a trial that this process has opened: `MlflowSweep.sync` completes it instead of logging it again.
+class Synced(NamedTuple):
+    """What `MlflowSweep.sync` has done: how many runs were logged, and of how many trials it sent the models."""
 
-    Attributes:
-        run: MLflow's id.
-        steps: the rounds that were sent, counted from 1.
-    """
-
-    run: str
-    steps: set[int] = field(default_factory=set)
-
-
-@dataclass(frozen=True)
-class Synced:
-    """What `MlflowSweep.sync` has done.
-
-    Attributes:
-        experiment: MLflow's id of the sweep's experiment.
-        runs: how many runs were logged.
-        models: of how many trials it sent the models.
-    """
-
-    experiment: str
     runs: int
     models: int = 0
 
@@ -87,11 +65,11 @@ class MlflowSweep:
     def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:
         self.folder, self.client = folder, client
         self.identity = {SWEEP: folder.identity()}
-        self.experiment = _experiment(client, folder, artifacts / folder.name if artifacts else None)
+        self.experiment = self._experiment(artifacts / folder.name if artifacts else None)
 
     def sync(
         self,
-        live: Mapping[str, Live] | None = None,
+        live: Mapping[str, str] | None = None,
         only: Collection[str] | None = None,
         swept: Mapping[str, Mapping[str, Any]] | None = None,
         models: Callable[[str], object] | None = None,
@@ -99,7 +77,7 @@ class MlflowSweep:
         """Log what MLflow lacks of the sweep. Where it has all, nothing is written.
 
         Args:
-            live: the runs that this process has opened, by trial.
+            live: the runs that this process has opened, by trial: they are completed instead of logged again.
             only: the trials that have just ended, while others run; None: all, and the sweep itself.
             swept: the swept values of trials that are not in ``trials.parquet`` yet.
             models: trained models are sent, too, and this is called with a sentence on those that cannot be; None: they
@@ -107,40 +85,45 @@ class MlflowSweep:
         """
         live, folder = live or {}, self.folder
         values = {**(swept or {}), **projection.swept_values(folder)}
-        chosen = [folder.trial(trial) for trial in values if only is None or trial in only]
-        manifests = {trial.id: manifest for trial in chosen if (manifest := projection.trial_manifest(trial))}
-        runs = self._runs()
-        stale = [trial for trial, manifest in manifests.items() if not _is_logged(runs.get(trial, []), manifest)]
-        manifest = projection.sweep_manifest(folder)
+        chosen = [trial for trial in values if only is None or trial in only]
+        records = {trial: record for trial in chosen if (record := read_record(folder.trial(trial)))}
+        runs, manifest = self._runs(), projection.sweep_manifest(folder)
+        stale = [trial for trial, record in records.items() if not _is_logged(runs.get(trial, []), record["manifest"])]
         ends = only is None and ((stale and not _active(runs, "")) or not _is_logged(runs.get("", []), manifest))
         if stale or ends:
-            parent = self._sweep_run(runs, anew=ends)
+            parent, shown = self._sweep_run(runs, anew=ends), None
             for trial in stale:
                 wanted = projection.project_trial(folder, trial, values[trial], self.experiment)
                 tags = {TRIAL: trial, PARENT: parent}
-                self._replace(_active(runs, trial), wanted, manifests[trial], tags, live.get(trial))
-            shown = self._log_sweep(list(values), manifest, parent) if ends else {}
-            self._show(values, list(manifests), **shown)
+                self._log(_active(runs, trial), wanted, records[trial]["manifest"], tags, live.get(trial))
+            if ends:
+                shown = projection.project_sweep(folder, values, self.experiment, parent)
+                runs = self._runs()
+                self._log(_active(runs, ""), shown, manifest, {}, parent)
+                for child in [child for trial in runs if trial for child in _active(runs, trial)]:
+                    if child.data.tags.get(PARENT) != parent:
+                        self.client.set_tag(child.info.run_id, PARENT, parent)
+            names = {name for record in records.values() for name in scalar_metrics(record.get("metrics") or {})}
+            self._show([key for trial in values.values() for key in trial], names, shown)
         for trial in live if only is None else ():
-            if trial not in manifests:  # interrupted: the next run resumes the trial, and opens another run for it
-                self.client.set_terminated(live[trial].run, "KILLED")
-        sent = self._log_models(list(manifests), models) if models else 0
-        return Synced(self.experiment, len(stale) + bool(ends), sent)
+            if trial not in records:  # interrupted: the next run resumes the trial, and opens another run for it
+                self.client.set_terminated(live[trial], "KILLED")
+        return Synced(len(stale) + bool(ends), self._log_models(records, models) if models else 0)
 
-    def open_trial(self, trial: str, name: str, tags: Mapping[str, str]) -> Live:
-        """Open the run of a trial that starts or is resumed, with a readable name; what MLflow had of it is replaced."""
+    def open_trial(self, trial: str, name: str, tags: Mapping[str, str]) -> str:
+        """Open the run of a trial that starts or is resumed, in place of what MLflow had of it; return its id."""
         runs = self._runs()
         parent = self._sweep_run(runs)
         self.client.update_run(parent, status="RUNNING")
         for run in _active(runs, trial):
             self._delete(run)
         cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()} | self.identity | {TRIAL: trial, PARENT: parent}
-        return Live(self.client.create_run(self.experiment, tags=cut, run_name=name[:NAME_LENGTH]).info.run_id)
+        return str(self.client.create_run(self.experiment, tags=cut, run_name=name[:NAME_LENGTH]).info.run_id)
 
-    def log_points(self, run: str, points: Sequence[Point]) -> None:
+    def log_points(self, run: str, points: Sequence[Metric]) -> None:
         """Send values of metrics, in batches that MLflow accepts."""
         for start in range(0, len(points), BATCH):
-            self.client.log_batch(run, metrics=[Metric(*point) for point in points[start : start + BATCH]])
+            self.client.log_batch(run, metrics=points[start : start + BATCH])
 
     def _runs(self) -> dict[str, list[Run]]:
         """The runs of the sweep in MLflow by trial, deleted ones too; the sweep's own run is ""."""
@@ -165,24 +148,25 @@ class MlflowSweep:
         runs.setdefault("", []).append(run)
         return str(run.info.run_id)
 
-    def _replace(
-        self, there: Sequence[Run], wanted: Projection, manifest: str, tags: Mapping[str, str], live: Live | None
+    def _log(
+        self, there: Iterable[Run], wanted: Projection, manifest: str, tags: Mapping[str, str], opened: str | None
     ) -> None:
-        """Log a run from disk, in place of what MLflow has of it; one that this process has opened is completed."""
+        """Log a run from disk, in place of what is ``there``; one that this process has ``opened`` is completed."""
         client = self.client
         for run in there:
-            if live is None or run.info.run_id != live.run:
+            if run.info.run_id != opened:
                 self._delete(run)
         tags = {NOTE: wanted.note, **self.identity, **tags}
-        run_id = live.run if live else client.create_run(self.experiment, wanted.started, tags).info.run_id
+        run_id = opened or client.create_run(self.experiment, wanted.started, tags).info.run_id
         client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
         params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
         cut = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | tags
         client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
-        sent = live.steps if live else ()
+        # The metric that is the last of each round tells which rounds were sent live.
+        sent = {point.step for point in client.get_metric_history(run_id, ROUND)} if opened else set()
         self.log_points(run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
-        data = [Dataset(one.name[:500], one.digest[:36], "fedpriv", one.source) for one in wanted.inputs]
-        client.log_inputs(run_id, [DatasetInput(one, [InputTag("mlflow.data.context", "train")]) for one in data])
+        read = [InputTag("mlflow.data.context", "train")]
+        client.log_inputs(run_id, [DatasetInput(data, read) for data in wanted.inputs])
         for path, below in wanted.files:
             client.log_artifact(run_id, str(path), below or None)
         for path in wanted.tables:
@@ -199,81 +183,72 @@ class MlflowSweep:
         self.client.set_tag(run.info.run_id, MARK, REPLACED)
         self.client.delete_run(run.info.run_id)
 
-    def _log_sweep(self, trials: Sequence[str], manifest: str, run: str) -> dict[str, Any]:
-        """Log the sweep's own run, and put the runs of its trials below it; return what `_show` says of the results."""
-        wanted, first = projection.project_sweep(self.folder, trials, self.experiment, run)
-        runs = self._runs()
-        self._replace(_active(runs, ""), wanted, manifest, {}, Live(run))
-        for child in [child for trial in runs if trial for child in _active(runs, trial)]:
-            if child.data.tags.get(PARENT) != run:
-                self.client.set_tag(child.info.run_id, PARENT, run)
-        return {} if first is None else {"note": wanted.note, "first": first}
-
-    def _show(
-        self,
-        swept: Mapping[str, Mapping[str, Any]],
-        ended: Sequence[str],
-        note: str = "",
-        first: Sequence[str] = (),
-    ) -> None:
+    def _show(self, keys: Iterable[str], names: Collection[str], sweep: Projection | None) -> None:
         """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
-        records = [read_record(self.folder.trial(trial)) or {} for trial in ended]
-        names = {name for record in records for name in scalar_metrics(record.get("metrics") or {})}
-        keys = [key for values in swept.values() for key in values]
-        tags = KIND | view_tags(keys, names, first) | ({NOTE: note} if note else {})
+        first = sweep.first if sweep else None
+        tags = KIND | view_tags(keys, names, first or ())
+        tags |= {NOTE: sweep.note} if sweep and first is not None else {}
         there = self.client.get_experiment(self.experiment).tags
         for name, text in tags.items():
             if there.get(name) != text:
                 self.client.set_experiment_tag(self.experiment, name, text)
 
-    def _log_models(self, trials: Sequence[str], say: Callable[[str], object]) -> int:
+    def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> int:
         """Send the trained models of trials, one for each group, that MLflow lacks; return of how many trials."""
         runs, sent = self._runs(), 0
-        for trial in filter(lambda one: one.model.is_file(), map(self.folder.trial, trials)):
-            for run in _active(runs, trial.id):
-                if MODELS in run.data.tags:
-                    continue
-                try:
-                    trained = saved_models(trial)
-                except (ConfigError, OSError) as error:
-                    say(f"Trained models are not sent to MLflow: {error}")
-                    continue
-                for begun in self.client.search_logged_models(
-                    [self.experiment], f"source_run_id = '{run.info.run_id}'"
-                ):
-                    self.client.delete_logged_model(begun.model_id)
+        lacking = [run for trial in trials for run in _active(runs, trial) if MODELS not in run.data.tags]
+        for run in lacking:
+            try:
+                trained = saved_models(self.folder.trial(run.data.tags[TRIAL]))
+            except (ConfigError, OSError) as error:
+                say(f"Trained models are not sent to MLflow: {error}")
+                continue
+            if trained:
+                begun = self.client.search_logged_models([self.experiment], f"source_run_id = '{run.info.run_id}'")
+                for model in begun:
+                    self.client.delete_logged_model(model.model_id)
                 for group, module in trained.items():
-                    _log_model(self.client, self.experiment, run, group, module)
+                    self._log_model(run, group, module)
                 self.client.set_tag(run.info.run_id, MODELS, ", ".join(trained))
                 sent += 1
         return sent
 
+    def _log_model(self, run: Run, group: str, module: nn.Module) -> None:
+        """Send a model in MLflow's flavor ``pytorch``; its classes are named, not copied, and must be importable to load it."""
+        from inspect import signature
 
-def _experiment(client: MlflowClient, folder: Folder, place: Path | None) -> str:
-    """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
-    there = client.get_experiment_by_name(folder.name)
-    if (
-        there
-        and place
-        and there.tags.get(SWEEP) == folder.identity()
-        and _place(there.artifact_location) not in (None, place)
-    ):
-        client.rename_experiment(there.experiment_id, f"{folder.name} (moved, {there.experiment_id})")
-        if there.lifecycle_stage == "active":
-            client.delete_experiment(there.experiment_id)
-        there = None
-    if there is None:
-        tags = {SWEEP: folder.identity(), **KIND}
-        return client.create_experiment(folder.name, artifact_location=place.as_uri() if place else None, tags=tags)
-    if there.lifecycle_stage == "deleted":
-        client.restore_experiment(there.experiment_id)
-    return there.experiment_id
+        from mlflow.pytorch import save_model
 
+        # The other format traces the module, which takes longer and does not work for all.
+        form: Any = (
+            {"serialization_format": "pickle"} if "serialization_format" in signature(save_model).parameters else {}
+        )
+        client = self.client
+        model = client.create_logged_model(self.experiment, group, run.info.run_id, model_type="fedpriv")
+        with tempfile.TemporaryDirectory() as made:
+            # Otherwise MLflow finds the requirements by loading the model in another process, which takes a minute.
+            save_model(module, f"{made}/model", pip_requirements=[f"torch=={version('torch')}"], **form)
+            client.log_model_artifacts(model.model_id, f"{made}/model")
+        client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, int(run.data.metrics.get(ROUND, 0)))])
+        client.finalize_logged_model(model.model_id, "READY")
 
-def _place(location: str) -> Path | None:
-    """The folder that an address names; None if it is elsewhere."""
-    address = urlsplit(location)
-    return Path(url2pathname(address.path)) if address.scheme in ("", "file") else None
+    def _experiment(self, place: Path | None) -> str:
+        """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
+        client, name = self.client, self.folder.name
+        there = client.get_experiment_by_name(name)
+        if there and place and there.tags.get(SWEEP) == self.identity[SWEEP]:
+            kept = urlsplit(there.artifact_location)
+            if kept.scheme in ("", "file") and Path(url2pathname(kept.path)) != place:
+                client.rename_experiment(there.experiment_id, f"{name} (moved, {there.experiment_id})")
+                if there.lifecycle_stage == "active":
+                    client.delete_experiment(there.experiment_id)
+                there = None
+        if there is None:
+            tags = {**self.identity, **KIND}
+            return str(client.create_experiment(name, place.as_uri() if place else None, tags))
+        if there.lifecycle_stage == "deleted":
+            client.restore_experiment(there.experiment_id)
+        return str(there.experiment_id)
 
 
 def _active(runs: Mapping[str, Sequence[Run]], trial: str) -> list[Run]:
@@ -286,20 +261,3 @@ def _is_logged(runs: Sequence[Run], manifest: str) -> bool:
     there = [run for run in runs if run.info.lifecycle_stage == "active"]
     ended = [run for run in there or runs if run.info.status != "RUNNING"]
     return len(there) <= 1 and any(run.data.tags.get(MARK) == manifest for run in ended)
-
-
-def _log_model(client: MlflowClient, experiment: str, run: Run, group: str, module: nn.Module) -> None:
-    """Send a model in MLflow's flavor ``pytorch``; its classes are named, not copied, and must be importable to load it."""
-    from inspect import signature
-
-    from mlflow.pytorch import save_model
-
-    # The other format traces the module, which takes longer and does not work for all.
-    form: Any = {"serialization_format": "pickle"} if "serialization_format" in signature(save_model).parameters else {}
-    model = client.create_logged_model(experiment, group, run.info.run_id, model_type="fedpriv")
-    with tempfile.TemporaryDirectory() as made:
-        # Otherwise MLflow finds the requirements by loading the model in another process, which takes a minute.
-        save_model(module, f"{made}/model", pip_requirements=[f"torch=={version('torch')}"], **form)
-        client.log_model_artifacts(model.model_id, f"{made}/model")
-    client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, int(run.data.metrics.get(ROUND, 0)))])
-    client.finalize_logged_model(model.model_id, "READY")

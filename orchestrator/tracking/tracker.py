@@ -34,7 +34,9 @@ from orchestrator.tracking.store import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.tracking.sync import Live, MlflowSweep, Synced
+    from mlflow.entities import Metric
+
+    from orchestrator.tracking.sync import MlflowSweep, Synced
 
 GATHER_SECONDS = 1.0  # what comes within this time shares a request: 30 metrics take 15 ms, 600 in one batch 60 ms
 ATTEMPTS = 3  # in a row, until a run ends without MLflow
@@ -49,12 +51,12 @@ class Tracker(Listener):
     """A listener that sends one sweep to MLflow. Only `finish` waits for it, and no method raises MLflow's errors.
 
     Attributes:
+        where: the server, or the store beside the results.
         trouble: why MLflow could not be used the last time; empty if it could.
         synced: what the last `sync` of the whole sweep did; None before.
 
     Args:
         results: the folder of all sweeps; the sweep's own folder is ``results / sweep_name``.
-        sweep_name: the name of the sweep.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in ``results``.
         say: is called, also from the thread, with a sentence, once for each kind of trouble.
         with_models: whether the trained models of trials are sent, too.
@@ -75,18 +77,17 @@ class Tracker(Listener):
         self.synced: Synced | None = None
         self._uri, self._say, self._said, self._with_models = tracking_uri, say, set[str](), with_models
         self._events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
-        self._runs: dict[str, Mapping[str, Any]] = {}
-        self._swept: dict[str, Mapping[str, Any]] = {}
-        self._live: dict[str, Live] = {}
+        self._planned: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}  # runs and swept values
+        self._live: dict[str, str] = {}
         self._sweep: MlflowSweep | None = None
         self._done = threading.Event()
         threading.Thread(target=self._work, name="tracking", daemon=True).start()
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
-        self._runs[trial], self._swept[trial] = run, swept or {}
+        self._planned[trial] = run, swept or {}
 
     def on_started(self, trial: str) -> None:
-        self._events.put(("start", trial, self._runs[trial]))
+        self._events.put(("start", trial, None))
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         self._events.put(("rounds", trial, (rows, int(1000 * time.time()))))
@@ -109,7 +110,11 @@ class Tracker(Listener):
     def link(self) -> str:
         """The address of the sweep's ready-made view, on its server or on that of ``fedpriv ui``; empty if it has none."""
         server = DEFAULT_SERVER if self.is_local else self.where
-        return view_link(server, self.synced.experiment) if self.synced and server.startswith("http") else ""
+        return (
+            view_link(server, self._sweep.experiment)
+            if self.synced and self._sweep and server.startswith("http")
+            else ""
+        )
 
     def _work(self) -> None:
         """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""
@@ -137,30 +142,29 @@ class Tracker(Listener):
 
     def _send(self, events: Sequence[tuple[str, str, Any]]) -> None:
         """Send what has happened. Raises MLflow's errors."""
-        from orchestrator.tracking.projection import Point, round_points, run_tags
+        from orchestrator.tracking.projection import round_points, run_tags
         from orchestrator.tracking.sync import MlflowSweep
 
         if self._sweep is None:
             results = self.folder.path.parent
             self._sweep = MlflowSweep(self.folder, connect(results, self._uri), artifacts(results, self._uri))
-        points: dict[str, list[Point]] = {}
+        points: dict[str, list[Metric]] = {}
         for kind, trial, content in events:
             if kind == "start":
-                swept = self._swept[trial]
-                tags = run_tags(content, swept, origin(content["training"]["device"])) | {"status": "running"}
+                run, swept = self._planned[trial]
+                tags = run_tags(run, swept, origin(run["training"]["device"])) | {"status": "running"}
                 self._live[trial] = self._sweep.open_trial(trial, trial_name(swept) or trial, tags)
                 points.pop(trial, None)
             elif kind == "rounds" and trial in self._live:
-                rows, now = content
-                points.setdefault(trial, []).extend(one._replace(time=now) for one in round_points(rows, now))
+                points.setdefault(trial, []).extend(round_points(*content))
         for trial, values in points.items():
-            self._sweep.log_points(self._live[trial].run, values)
-            self._live[trial].steps |= {point.step for point in values}
+            self._sweep.log_points(self._live[trial], values)
         ended = {trial for kind, trial, _ in events if kind == "end"}
         finish = any(kind == "finish" for kind, *_ in events)
         if ended or finish:
+            swept_values = {trial: swept for trial, (_, swept) in self._planned.items()}
             models = self._tell if self._with_models else None
-            done = self._sweep.sync(self._live, None if finish else ended, self._swept, models)
+            done = self._sweep.sync(self._live, None if finish else ended, swept_values, models)
             for trial in ended:
                 self._live.pop(trial, None)
             if finish:
