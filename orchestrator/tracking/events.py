@@ -69,30 +69,31 @@ class TrialEvents(Listener):
         self.statuses: dict[str, str] = {}
         self.runs: dict[str, dict[str, Any]] = {}
 
-    def _tell(self, event: str, *content: Any) -> None:
-        for listener in self.listeners:
-            getattr(listener, event)(*content)
-
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
         self.runs[trial] = run
-        self._tell("on_planned", trial, title, run, swept)
+        for listener in self.listeners:
+            listener.on_planned(trial, title, run, swept)
 
     def on_started(self, trial: str) -> None:
-        self._tell("on_started", trial)
+        for listener in self.listeners:
+            listener.on_started(trial)
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
-        if rows:
-            self._tell("on_rounds", trial, rows)
+        for listener in self.listeners if rows else ():
+            listener.on_rounds(trial, rows)
 
     def on_note(self, trial: str, note: str) -> None:
-        self._tell("on_note", trial, note)
+        for listener in self.listeners:
+            listener.on_note(trial, note)
 
     def on_repaired(self, trial: str, sentence: str) -> None:
-        self._tell("on_repaired", trial, sentence)
+        for listener in self.listeners:
+            listener.on_repaired(trial, sentence)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         self.statuses[trial] = record["status"]
-        self._tell("on_ended", trial, record)
+        for listener in self.listeners:
+            listener.on_ended(trial, record)
 
     def on_lost(self, trial: str, text: str) -> None:
         """Record a trial as failed, whose process died more often than allowed: Ray says ``text`` of it."""
@@ -116,17 +117,12 @@ def advice(reason: str) -> str:
 
 
 def killed_for_memory(text: str) -> str:
-    """Why a process is gone that Ray ended because memory was short, with the largest processes; empty for another reason.
-
-    Args:
-        text: what Ray says of it, some forty lines.
-    """
+    """Why a process is gone that Ray, which says ``text`` of it, ended for lack of memory; empty for another reason."""
     if not re.search(r"running low on memory|OutOfMemoryError", text):
         return ""
     used = re.search(r"was (\S+) used / (\S+) limit", text)
     amount = f" ({used[1]} of {used[2]} used)" if used else ""
-    _, _, listed = text.partition("memory users:")
-    users = re.findall(r"^\d+\t([\d.]+)\t(\S.*)$", listed, re.MULTILINE)[:MOST_NAMED]
+    users = re.findall(r"^\d+\t([\d.]+)\t(\S.*)$", text.partition("memory users:")[2], re.MULTILINE)[:MOST_NAMED]
     largest = [f"{' '.join(PurePath(word).name for word in what.split()[:2])} {size} GB" for size, what in users]
     named = f"; the largest: {', '.join(largest)}" if largest else ""
     return f"Ray ended it, for the node was out of memory{amount}{named}"
@@ -140,8 +136,7 @@ def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Map
         rows: the rows of ``trials.parquet``.
         titles: the title of each trial, by id.
     """
-    without = [row for row in rows if row["status"] in ("failed", "diverged")]
-    lines = []
+    without, lines = [row for row in rows if row["status"] in ("failed", "diverged")], []
     for row in without[:MOST_LINES]:
         reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
         shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"

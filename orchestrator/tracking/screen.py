@@ -33,18 +33,14 @@ DASH = "–"
 
 @dataclass
 class ScreenTrial:
-    """One trial on the screen.
+    """One trial on the screen; its times are those of the screen's clock, in seconds.
 
     Attributes:
-        title: its swept values.
-        rounds: its number of rounds.
         status: waiting, running, or the status with which it ended.
         done: the number of completed rounds.
         seen: how many of them were completed since the screen began.
         values: the latest value of every metric; the final metrics once the trial has ended.
         note: a short message, such as what it is waiting for.
-        began: start time on the screen's clock, in seconds.
-        ended: end time.
     """
 
     title: str
@@ -56,11 +52,6 @@ class ScreenTrial:
     note: str = ""
     began: float | None = None
     ended: float | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether the trial has ended."""
-        return self.status not in ("waiting", "running")
 
 
 def duration(seconds: float) -> str:
@@ -85,10 +76,9 @@ class Screen(Listener):
     """
 
     def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.total = total
+        self.total, self.clock = total, clock
         width = None if sys.stdout.isatty() else PLAIN_WIDTH
         self.console = console or Console(width=width, highlight=False, force_jupyter=False)
-        self.clock = clock
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far
         self.stage = ""  # what happens before the first trial has begun
@@ -124,7 +114,7 @@ class Screen(Listener):
         shown.done, shown.seen, shown.note = rows[-1]["round"] + 1, shown.seen + len(rows), ""
         for row in rows:
             shown.values |= measured(row)
-            self.names |= measured(row).keys()
+        self.names |= shown.values.keys()
         if not self.console.is_terminal:
             for row in rows:
                 self._say_of(shown, f"round {row['round'] + 1}/{shown.rounds}  {_scalars(row, self.names)}")
@@ -150,43 +140,40 @@ class Screen(Listener):
             self._say_left()
 
     def table(self) -> Group:
-        """The current live table, no wider than the console."""
-        over = [shown for shown in self.trials.values() if shown.over]
-        running = [shown for shown in self.trials.values() if shown.status == "running"]
+        """The current live table, no wider than the console: where space is short, titles are folded, then metrics left out."""
+        ended, running = self._ended(), [shown for shown in self.trials.values() if shown.status == "running"]
         lines = sum(2 if shown.note else 1 for shown in running)
-        room = min(RECENT, max(0, self.console.height - OTHER_LINES - lines), len(over))
+        room = min(RECENT, max(0, self.console.height - OTHER_LINES - lines), len(ended))
         left = self.left()
-        later = f", {left} left" if left else f", {self.stage}" if self.stage and not over + running else ""
-        head = f"{len(over)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{later}"
-        return Group(Text(head, style="bold"), self._grid(over[len(over) - room :] + running))
+        later = f", {left} left" if left else f", {self.stage}" if self.stage and not ended + running else ""
+        head = f"{len(ended)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{later}"
+        trials = ended[len(ended) - room :] + running
+        columns = table_columns(self.names, live=True) if self.names else []
+        options = self.console.options.update_width(UNLIMITED)
+        while columns:
+            narrowest = Measurement.get(self.console, options, self._grid(trials, columns, TITLE)).maximum
+            if narrowest <= self.console.width:
+                break
+            columns.remove(least_important(columns))
+        return Group(Text(head, style="bold"), self._grid(trials, columns))
 
     def left(self) -> str:
         """How long the sweep still takes, at the speed of the rounds so far; empty before the first and after the last."""
-        began = [shown.began for shown in self.trials.values() if shown.began is not None]
-        seen = sum(shown.seen for shown in self.trials.values())
-        ahead = [shown.rounds - shown.done for shown in self.trials.values() if not shown.over]
-        unseen = max(0, self.total - len(self.trials))  # a search adds its trials one after another
-        rounds = sum(ahead) + unseen * fmean([shown.rounds for shown in self.trials.values()] or [0])
+        trials = list(self.trials.values())
+        began = [shown.began for shown in trials if shown.began is not None]
+        seen = sum(shown.seen for shown in trials)
+        unseen = max(0, self.total - len(trials))  # a search adds its trials one after another
+        ahead = sum(shown.rounds - shown.done for shown in trials if shown.ended is None)
+        rounds = ahead + unseen * fmean([shown.rounds for shown in trials] or [0])
         return duration((self.clock() - min(began)) / seen * rounds) if seen and rounds else ""
 
     def _say_left(self) -> None:
         """Say how long the sweep still takes, unless that was said a moment ago, or processes still warm up."""
         if self.clock() - self.estimated >= ESTIMATE_SECONDS and (left := self.left()):
             self.estimated = self.clock()
-            self.say(f"{self._count()}  {left} left")
+            self.say(f"[{len(self._ended())}/{self.total}]  {left} left")
 
-    def _grid(self, trials: list[ScreenTrial]) -> Table:
-        """The table of these trials; where space is short, titles are folded, then metrics are left out."""
-        columns = table_columns(self.names, live=True) if self.names else []
-        options = self.console.options.update_width(UNLIMITED)
-        while (
-            columns
-            and Measurement.get(self.console, options, self._drawn(trials, columns, TITLE)).maximum > self.console.width
-        ):
-            columns.remove(least_important(columns))
-        return self._drawn(trials, columns)
-
-    def _drawn(self, trials: list[ScreenTrial], columns: Sequence[Shown], widest: int | None = None) -> Table:
+    def _grid(self, trials: list[ScreenTrial], columns: Sequence[Shown], widest: int | None = None) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("trial", overflow="fold", max_width=widest)
         for heading in ("round", "time", "status", *(column.heading for column in columns)):
@@ -197,14 +184,14 @@ class Screen(Listener):
             name = f"{shown.title}\n{shown.note}" if shown.note else shown.title
             cells = [name, f"{shown.done}/{shown.rounds}", spent, shown.status]
             cells += [_cell(shown.values, column) for column in columns]
-            table.add_row(*map(Text, cells), style="dim" if shown.over else "")
+            table.add_row(*map(Text, cells), style="" if shown.ended is None else "dim")
         return table
 
-    def _count(self) -> str:
-        return f"[{sum(shown.over for shown in self.trials.values())}/{self.total}]"
+    def _ended(self) -> list[ScreenTrial]:
+        return [shown for shown in self.trials.values() if shown.ended is not None]
 
     def _say_of(self, shown: ScreenTrial, sentence: str) -> None:
-        self.say(f"{self._count()}  {shown.title}  {sentence}")
+        self.say(f"[{len(self._ended())}/{self.total}]  {shown.title}  {sentence}")
 
 
 def measured(row: Mapping[str, Any]) -> dict[str, float]:

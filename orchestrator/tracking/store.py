@@ -63,15 +63,10 @@ def named_server(tracking_uri: str | None) -> str | None:
 def server_problem(tracking_uri: str | None) -> str | None:
     """Why the address of MLflow can be none, as a sentence; None if it can be one. Nothing is asked over the network.
 
-    Args:
-        tracking_uri: the option ``--tracking-uri``; None for MLFLOW_TRACKING_URI, or the store beside the results.
-
     >>> server_problem("localhost:5000")
     'localhost:5000 is no MLflow address. Did you mean http://localhost:5000?'
     """
-    uri = named_server(tracking_uri)
-    if uri is None:
-        return None
+    uri = named_server(tracking_uri) or ""
     shown = without_password(uri)
     if re.match(r"[\w.-]+:\d+(/|$)", uri):
         return f"{shown} is no MLflow address. Did you mean http://{shown}?"
@@ -90,14 +85,10 @@ def server_problem(tracking_uri: str | None) -> str | None:
 
 
 def server_note(tracking_uri: str | None) -> str | None:
-    """A sentence if the MLflow server does not answer now, which does not stop a sweep; None if it does.
-
-    Args:
-        tracking_uri: as for `server_problem`, which has found no problem.
-    """
-    uri = named_server(tracking_uri)
-    split = urlsplit(uri or "")
-    if uri is None or split.scheme not in HTTP:
+    """A sentence if the MLflow server does not answer now, which does not stop a sweep; None if it does."""
+    uri = named_server(tracking_uri) or ""
+    split = urlsplit(uri)
+    if split.scheme not in HTTP:
         return None
     try:
         socket.create_connection((split.hostname, split.port or HTTP[split.scheme]), timeout=ANSWER_SECONDS).close()
@@ -116,16 +107,15 @@ def address(results: Path, tracking_uri: str | None = None) -> str:
     Raises:
         TrackingError: MLflow cannot have a store at that path.
     """
-    from sqlalchemy import make_url
+    from sqlalchemy import URL, make_url
 
     if server := named_server(tracking_uri):
         return server
     path = os.path.abspath(results / LOCAL)
-    # Before 2.1 SQLAlchemy takes the path literally; since then it decodes it, and an escape may be needed.
-    for written in (path, path.replace("%", "%25").replace("?", "%3F")):
-        if make_url(f"sqlite:///{written}").database == path:
-            return f"sqlite:///{written}"
-    raise TrackingError(f"MLflow cannot store runs in {results}, because of the question mark in its path")
+    written = str(URL.create("sqlite", database=path))
+    if make_url(written).database != path:  # before 2.1 SQLAlchemy has no way to write it
+        raise TrackingError(f"MLflow cannot store runs in {results}, because of the question mark in its path")
+    return written
 
 
 def artifacts(results: Path, tracking_uri: str | None = None) -> Path | None:
