@@ -36,82 +36,57 @@ ADVERSARIES: Mapping[str, str] = {
 }
 Stream = Callable[..., np.random.Generator]
 """``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in every round."""
+NAN = float("nan")
+
+
+# Inputs
 
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster model and its clients.
-
-    Attributes:
-        data: the federation.
-        number: the number of the model.
-        clients: ids of the clients that have trained this model and no other one since, also if they were absent in the
-            last rounds; if there are none, of those who were the last. Their records are the model's members.
-        left: ids of the clients that use another model now, although they had chosen this one before risk counted.
-        took_part: [rounds, clients of the model] whether the client trained the model in the round; None: all
-            always did.
-    """
+    """A cluster model and its clients."""
 
     data: Federation
-    number: int
+    number: int  # of the model
+    # Ids of the clients that have trained this model and no other one since, also if they were absent in the last rounds;
+    # if there are none, of those who were the last. Their records are the model's members.
     clients: Ints
+    # Ids of the clients that use another model now, although they had chosen this one before risk counted.
     left: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    took_part: NDArray[np.bool_] | None = None
+    took_part: NDArray[np.bool_] | None = None  # [rounds, clients of the model] who trained it; None: all, always
 
 
 @dataclass(frozen=True, eq=False)
 class AttackedModel:
-    """A cluster's model under attack.
-
-    Attributes:
-        cluster: the model's number and its clients.
-        network: provides the torch module, which afterwards holds whatever the attack loaded last.
-        weights: the model.
-        shadows: the results of `ModelAttack.train_shadow`, in the order of the attack's jobs.
-        rng: the generator of this model and round.
-        sent: all models as they are sent out; empty: only this one is known.
-        own: [clients] the number of the model that each client trained last, -1: none; None: all trained this one.
-        stream: returns generators that are the same for all models and in every round.
-    """
+    """A cluster's model under attack."""
 
     cluster: Cluster
-    network: Network
+    network: Network  # provides the torch module, which afterwards holds whatever the attack loaded last
     weights: Weights
-    shadows: Sequence[Any]
-    rng: np.random.Generator
-    sent: Sequence[Weights] = ()
-    own: Ints | None = None
-    stream: Stream | None = None
+    shadows: Sequence[Any]  # the results of `ModelAttack.train_shadow`, in the order of the attack's jobs
+    rng: np.random.Generator  # of this model and round
+    sent: Sequence[Weights] = ()  # all models as they are sent out; empty: only this one is known
+    own: Ints | None = None  # [clients] the model that each client trained last, -1: none; None: all trained this one
+    stream: Stream | None = None  # generators that are the same for all models and in every round
 
 
 @dataclass(frozen=True, eq=False)
 class SeenUpdates:
     """What the server sees of a block of c clients in a round, where they are trained.
 
-    Attributes:
-        data: the federation.
-        network: provides the torch module.
-        sent: the models that were sent to the clients.
-        assignment: [c] the model that each client started from, as a position in ``sent``.
-        params: [c, d] trained parameters, as the server receives them.
-        buffers: [c, b] running statistics of the trained models.
-        clients: the ids of the block's clients.
-        stream: returns generators that are the same in every round.
-        round: the round, 0 the first.
-        train_again: ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with
-            generators from ``stream(purpose, client)``, and returns its parameters [d]. ``network`` then holds others.
-        memo: what attacks have computed of this block and others may want, too; see `once`.
+    ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with generators from
+    ``stream(purpose, client)``, and returns its parameters [d]. ``network`` then holds others.
     """
 
     data: Federation
     network: Network
-    sent: Sequence[Weights]
-    assignment: Ints
-    params: Floats
-    buffers: Floats
-    clients: Sequence[int]
+    sent: Sequence[Weights]  # the models that were sent to the clients
+    assignment: Ints  # [c] the model that each client started from, as a position in ``sent``
+    params: Floats  # [c, d] trained parameters, as the server receives them
+    buffers: Floats  # [c, b] running statistics of the trained models
+    clients: Sequence[int]  # ids
     stream: Stream
-    round: int
+    round: int  # 0 the first
     train_again: Callable[[int, Callable[[str, int], np.random.Generator]], Floats]
     memo: dict[Hashable, NDArray[Any]] = field(default_factory=dict)
 
@@ -125,26 +100,88 @@ class SeenUpdates:
 
 @dataclass(frozen=True, eq=False)
 class SeenRound:
-    """What was observed of all clients that took part in a round.
-
-    Attributes:
-        data: the federation.
-        observed: the results of `UpdateAttack.observe`, [k, ...] each, block after block.
-        clients: [k] the ids of the clients that took part.
-        round: the round, 0 the first.
-        stream: returns generators that are the same in every round.
-        kept: the arrays that the attack's last result asked to keep, by name; empty before its first round.
-    """
+    """What was observed of all k clients that took part in a round."""
 
     data: Federation
-    observed: Any
-    clients: Ints
-    round: int
+    observed: Any  # the results of `UpdateAttack.observe`, [k, ...] each, block after block
+    clients: Ints  # [k] ids
+    round: int  # 0 the first
     stream: Stream
-    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # what the attack's last result asked to keep
 
 
-NAN = float("nan")
+@dataclass(frozen=True, eq=False)
+class World:
+    """What one replica is trained on, and how it differs from the run besides."""
+
+    data: Federation
+    silent: tuple[int, ...] = ()  # clients that train like the others and then send back the model that they were sent
+    noisy: bool = True  # whether the server adds the noise of the privacy component
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The n records of all clients that are attacked, in the order of the clients, each with an even number of them."""
+
+    examples: Examples  # ready for the model, transformed as their owners' are
+    owner: Ints  # [n]
+    trained: NDArray[np.bool_]  # [n] whether it is a training example of the run itself; the others were held back
+    strengths: Floats  # [n] of the records' transforms
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def federation(self, data: Federation, inside: NDArray[np.bool_]) -> Federation:
+        """Return the run's federation ``data`` in which each client trains on its records that are ``inside`` [n]."""
+        sizes = np.bincount(self.owner[inside], minlength=data.clients)
+        offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
+        strengths = self.strengths[inside]
+        return replace(data, train=self.examples[inside], offsets=offsets, example_strengths=strengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the models of replicas, and of the run itself, say of the records of a pool.
+
+    The confidence in the true class is ``ln p_y - ln(1 - p_y)`` (`attacks.metrics.membership.confidences`), in the model
+    that the record's owner uses.
+    """
+
+    pool: Pool
+    inside: NDArray[np.bool_]  # [replicas, n] who trained on which record; replicas 2i and 2i + 1 are complementary
+    confidence: Doubles  # [replicas, n] of each replica's models
+    own: Doubles  # [n] confidence of the run's final models
+    model: Ints  # [n] number of the model that the record's owner uses
+    names: tuple[str, ...]  # of the models
+    groups: Ints  # [n] index of the owner's true group in ``group_names``
+    group_names: tuple[str, ...]
+    numbers: Ints | None = None  # [replicas] some missing where pairs diverged; None: 0, 1, 2, ...
+
+
+class ShadowJob(Protocol):
+    """One shadow model to be trained: a frozen dataclass of everything that it depends on."""
+
+    @property
+    def members(self) -> Ints:
+        """Positions in the shadow set of the examples that it is trained on."""
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of members that each client of a federation has that it is trained in; empty: there is none."""
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of that federation; 0: there is none."""
+
+    @property
+    def max_epochs(self) -> int:
+        """The most passes over the members where there is no federation."""
+
+    def key(self, extra: str) -> str:
+        """Return a hexadecimal digest of the job and of ``extra``: shadow set, model, training and device."""
+
+
+# Results
 
 
 @dataclass(frozen=True)
@@ -164,56 +201,32 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of single examples, one row for each attack and attacked example.
+    """The scores of single examples, one row for each attack and attacked example; without rows by default."""
 
-    Attributes:
-        attack: [n] name of the attack.
-        client: [n] owner of the example; for a held-out one the client from whom it was held out, or whose transform it
-            wears; -1: nobody.
-        member: [n] whether the example was trained on.
-        score: [n] the higher, the likelier a member; 0 or more is the decision "member".
-        left: [n] whether the example belongs to the comparison of clients that left the model: one of their records
-            (``member``), or a held-out example that looks like theirs. None: there are none.
-        target: [n] name of the attacked model, such as "run" or "replica 0". None: the scores are those of one model.
-    """
-
-    attack: NDArray[np.str_]
-    client: NDArray[np.int64]
-    member: NDArray[np.bool_]
-    score: NDArray[np.float64]
+    attack: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, np.str_))  # [n] its name
+    # [n] owner of the example; for a held-out one from whom it was held out, or whose transform it wears; -1: nobody.
+    client: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    member: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # [n] whether it was trained on
+    score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # [n] 0 or more is the decision "member"
+    # [n] whether the example belongs to the comparison of clients that left the model: one of their records (``member``),
+    # or a held-out example that looks like theirs. None: there are none.
     left: NDArray[np.bool_] | None = None
-    target: NDArray[np.str_] | None = None
-
-    @staticmethod
-    def none() -> Scores:
-        """Return a table without rows, for an attack that scores no single examples."""
-        return Scores(np.empty(0, np.str_), np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0))
+    target: NDArray[np.str_] | None = None  # [n] the attacked model, such as "run" or "replica 0"; None: there is one
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What an attack found on one model; a value that could not be determined is NaN.
+    """What an attack found on one model; a value that could not be determined is NaN."""
 
-    Attributes:
-        published_risk: attack accuracy that may be published to the clients; None: the attack measures no risk.
-        measures: for the researcher; subjects are variants of the attack.
-        scores: scores of single examples.
-        metrics: columns of the round's row: the mean over models under the metric's name, the largest value as
-            ``<metric>_worst``, and that of each model as ``<metric>_<model>``.
-        measured_risk: attack accuracy on the clients' examples, for the tables, where it differs from the published
-            one.
-        chosen: the attack, one of those in ``scores``, whose accuracy is the risk; None: the only one.
-        own_risks: [clients] accuracy of each client's own attack on the model, NaN if it makes none; None: no such
-            attack.
-    """
-
-    published_risk: float | None
-    measures: tuple[Measure, ...]
-    scores: Scores = field(default_factory=Scores.none)
+    published_risk: float | None  # attack accuracy that clients may be told; None: the attack measures no risk
+    measures: tuple[Measure, ...]  # for the researcher; subjects are variants of the attack
+    scores: Scores = field(default_factory=Scores)
+    # Columns of the round's row: the mean over models under the metric's name, the largest value as ``<metric>_worst``,
+    # and that of each model as ``<metric>_<model>``.
     metrics: Mapping[str, float] = field(default_factory=dict)
-    measured_risk: float | None = None
-    chosen: str | None = None
-    own_risks: NDArray[np.float64] | None = None
+    measured_risk: float | None = None  # accuracy on the clients' examples, for tables, if not the published one
+    chosen: str | None = None  # the attack in ``scores`` whose accuracy is the risk; None: the only one
+    own_risks: NDArray[np.float64] | None = None  # [clients] accuracy of each client's own attack, NaN if it makes none
 
     @property
     def risk(self) -> float | None:
@@ -232,144 +245,29 @@ class Audit:
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """What an attack on the clients found in a round, or on the run as a whole.
+    """What an attack on the clients found in a round, or on the run as a whole."""
 
-    Attributes:
-        metrics: columns of the round's row.
-        clients: columns of the clients' table, [clients] each, NaN for clients that did not take part.
-        measures: for the researcher; subjects are clients, such as "client_3".
-        scores: scores of single examples, each with its target.
-        kept: arrays by name that an attack on updates gets back in its next round; they are saved with the run.
-    """
-
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float]  # columns of the round's row
+    # Columns of the clients' table, [clients] each, NaN for clients that did not take part.
     clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    measures: tuple[Measure, ...] = ()
-    scores: Scores = field(default_factory=Scores.none)
+    measures: tuple[Measure, ...] = ()  # for the researcher; subjects are clients, such as "client_3"
+    scores: Scores = field(default_factory=Scores)  # each with its target
+    # What an attack on updates gets back in its next round, by name; saved with the run.
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-class ShadowJob(Protocol):
-    """One shadow model to be trained: a frozen dataclass of everything that it depends on.
-
-    Attributes:
-        members: positions in the shadow set of the examples that it is trained on.
-        sizes: the number of members of each client of the federation that it is trained in; empty: there is none.
-        rounds: the rounds of that federation; 0: there is none.
-        max_epochs: the most passes over the members where there is no federation.
-    """
-
-    @property
-    def members(self) -> Ints:
-        """Positions in the shadow set of the examples that it is trained on."""
-        ...
-
-    @property
-    def sizes(self) -> Ints:
-        """The number of members that each client of a federation has that it is trained in; empty: there is none."""
-        ...
-
-    @property
-    def rounds(self) -> int:
-        """The rounds of that federation; 0: there is none."""
-        ...
-
-    @property
-    def max_epochs(self) -> int:
-        """The most passes over the members where there is no federation."""
-        ...
-
-    def key(self, extra: str) -> str:
-        """Return a hexadecimal digest of the job and of ``extra``: shadow set, model, training and device."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class World:
-    """What one replica is trained on, and how it differs from the run besides.
-
-    Attributes:
-        data: the federation.
-        silent: clients that train like the others and then send back the model that they were sent.
-        noisy: whether the server adds the noise of the privacy component.
-    """
-
-    data: Federation
-    silent: tuple[int, ...] = ()
-    noisy: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """The n records of all clients that are attacked, in the order of the clients, each with an even number of them.
-
-    Attributes:
-        examples: ready for the model, transformed as their owners' are.
-        owner: [n] the client of each record.
-        trained: [n] whether it is a training example of the run itself; the others were held back.
-        strengths: [n] the strength of each record's transform.
-    """
-
-    examples: Examples
-    owner: Ints
-    trained: NDArray[np.bool_]
-    strengths: Floats
-
-    def __len__(self) -> int:
-        return len(self.owner)
-
-    def federation(self, data: Federation, inside: NDArray[np.bool_]) -> Federation:
-        """Return the run's federation ``data`` in which each client trains on its records that are ``inside`` [n]."""
-        sizes = np.bincount(self.owner[inside], minlength=data.clients)
-        offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
-        strengths = self.strengths[inside]
-        return replace(data, train=self.examples[inside], offsets=offsets, example_strengths=strengths)
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What the models of replicas, and of the run itself, say of the records of a pool.
-
-    The confidence in the true class is ``ln p_y - ln(1 - p_y)`` (`attacks.metrics.membership.confidences`), in the model
-    that the record's owner uses.
-
-    Attributes:
-        pool: the records.
-        inside: [replicas, n] whether each replica trained on each record; replicas 2i and 2i + 1 are complementary.
-        confidence: [replicas, n] the confidence of each replica's models.
-        own: [n] the confidence of the run's final models.
-        model: [n] number of the model that the record's owner uses.
-        names: names of the models.
-        groups: [n] index of the owner's true group in ``group_names``.
-        group_names: names of the groups.
-        numbers: [replicas] the replicas' numbers, some missing where pairs diverged; None: 0, 1, 2, ...
-    """
-
-    pool: Pool
-    inside: NDArray[np.bool_]
-    confidence: Doubles
-    own: Doubles
-    model: Ints
-    names: tuple[str, ...]
-    groups: Ints
-    group_names: tuple[str, ...]
-    numbers: Ints | None = None
+# Contracts
 
 
 class Attack(AttackContract, ComponentContract, Protocol):
     """What every attack declares.
 
     If it attacks models or updates, its ``Config`` has a field ``every``, the rounds from one attack to the next.
-
-    Attributes:
-        KINDS: which of the four kinds of attacks it is; it may be several.
-        SEES: the least that the attacker has to see, as in the run's field ``server_sees``; None: what `sees` derives.
-        ADVERSARY: who the attacker is, as a noun; None: what `adversary` derives from what it sees.
     """
 
     KINDS: tuple[Literal["models", "updates", "replicas", "halves"], ...]
-    SEES: ClassVar[Sight | None] = None
-    ADVERSARY: ClassVar[str | None] = None
+    SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, as in ``server_sees``; None: see `sees`
+    ADVERSARY: ClassVar[str | None] = None  # who the attacker is, as a noun; None: what `adversary` derives
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:
@@ -378,12 +276,9 @@ class Attack(AttackContract, ComponentContract, Protocol):
 
 
 class ModelAttack(Attack, Protocol):
-    """An attack on the cluster models.
+    """An attack on the cluster models."""
 
-    Attributes:
-        Shadow: a dataclass of arrays and scalars, the result of training a shadow model; None if there are no jobs.
-    """
-
+    # A dataclass of arrays and scalars, the result of training a shadow model; None if there are no jobs.
     Shadow: ClassVar[Callable[..., Any] | None] = None
 
     @staticmethod
