@@ -11,80 +11,26 @@ equal model, and a model that was trained for it before can be reused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from safetensors.numpy import load, save
 
-from algorithms.interfaces import Problems
-from attacks.interfaces import AttackedModel
+from algorithms.interfaces import Run
+from attacks._queries import untransformed, wear
+from attacks.interfaces import Cluster
 from attacks.metrics.membership import Bools, Outputs
-from datasets import transforms
-from datasets.components import Config as SlotConfig
-from datasets.components import read_when
-from datasets.federation import DataError, Federation, Floats, Ints
+from datasets.federation import DataError, Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY
 
-ALONE = read_when(shadow_training="accuracy")
-
-
-class ShadowConfig(SlotConfig):
-    """Fields of the shadow attack, for the modules that share them."""
-
-    every: int = Field(5, ge=1, description="rounds from one attack to the next; its result is kept in between")
-    shadows: int = Field(3, ge=1, le=100, description="shadow models per cluster")
-    # The learned attack alone, which the paper publishes, is often weaker than a threshold.
-    risk: Literal["strongest", "shadow_mia", "loss_threshold", "confidence", "gap"] = Field(
-        "strongest", description="the attack whose accuracy is the risk; strongest: the one that does best on shadows"
-    )
-    # A model that is stopped at an accuracy is less confident than one that has been trained for all rounds.
-    shadow_training: Literal["federation", "accuracy"] = Field(
-        "federation",
-        description="federation: imitate the clients, rounds and epochs; accuracy: train one model until it is as accurate",
-    )
-    # With other transforms, the attack would learn from rotations that the clients' images do not have.
-    shadow_transform: Literal["cluster", "mixture", "none"] = Field(
-        "cluster", description="whose transforms shadow images get: the cluster's clients', all clients' or none"
-    )
-    # A model trained on few examples overfits more, so shadows of another size would show the attack a different gap.
-    size_matched: bool = Field(
-        True,
-        description="train shadows on at most as many examples as the cluster has; a federation always does",
-        json_schema_extra=ALONE,
-    )
-    # The published FEMNIST set has 100 000 images; three shadows on half of them would cost more than the federation.
-    shadow_examples: int = Field(
-        10_000, ge=2, description="examples drawn from the shadow set for each shadow, at most"
-    )
-    max_epochs: int = Field(
-        50,
-        ge=1,
-        description="epochs after which a shadow stops even if it is not accurate enough",
-        json_schema_extra=ALONE,
-    )
-    attack_model: Literal["mlp", "mlp_per_class", "art"] = Field(
-        "mlp", description="network that reads softmax vectors: one for all classes, one for each, or ART's"
-    )
-    # More vectors do not improve a network of some 800 weights, and the training time grows with their number.
-    attack_examples: int = Field(10_000, ge=2, description="softmax vectors that the attack is trained on, at most")
-    signal: Literal["oracle", "server_only"] = Field(
-        "oracle", description="risk sent to clients: accuracy on their own examples, or on one more shadow model"
-    )
-    # Clients that choose the model with the lower measured risk also choose measurements that are too low by chance.
-    published_share: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
-        "auto",
-        description="share of the attacked examples that serve the published risk alone; auto: 0.5 with several models",
-        json_schema_extra=read_when(signal="oracle"),
-    )
-    # "unrotated" is diagnostic: it shows how much of a published accuracy a mismatch of transforms can explain.
-    nonmember_transform: Literal["cluster", "unrotated"] = Field(
-        "cluster", description="non-members: transformed like the cluster's clients' examples, or left as they are"
-    )
-    queries: int = Field(2000, ge=1, description="attacked members of a model at most, and so many non-members at most")
-
+if TYPE_CHECKING:
+    from algorithms.core.network import Network
+    from attacks.shadow_mia import Config
 
 Role = Literal["shadow", "probe"]
 NO_STATE = np.empty(0, np.uint8)
@@ -92,31 +38,19 @@ NO_STATE = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class ShadowJob:
-    """One shadow model to be trained.
+    """One shadow model to be trained."""
 
-    Attributes:
-        members: positions in the shadow set of the examples that the model is trained on, client after client.
-        nonmembers: other positions; the model is queried with these examples but not trained on them.
-        strengths: [n shadow] transform strength of every example of the shadow set.
-        sizes: [clients] the members that each client of the shadow federation holds; empty: a single model is trained.
-        rounds: rounds of the shadow federation.
-        target_accuracy: a single model's training stops after the first epoch with this accuracy on the members...
-        max_epochs: ... or after this many epochs.
-        seed: seed of everything random.
-        role: a "shadow" trains the attack; a "probe" instead shows how well the attack does without any client's data.
-        took_part: [rounds, clients] who trains in which round of the shadow federation, so that each member is trained
-            on as those of the attacked model are; None: as the run samples clients.
-    """
-
-    members: Ints
-    nonmembers: Ints
-    strengths: Floats
-    sizes: Ints
-    rounds: int
-    target_accuracy: float
-    max_epochs: int
-    seed: int
-    role: Role = "shadow"
+    members: Ints  # positions in the shadow set of the examples that the model is trained on, client after client
+    nonmembers: Ints  # other positions; the model is queried with these examples but not trained on them
+    strengths: Floats  # [n shadow] transform strength of every example of the shadow set
+    sizes: Ints  # [clients] the members of each client of the shadow federation; empty: a single model is trained
+    rounds: int  # of the shadow federation
+    target_accuracy: float  # a single model's training stops after the first epoch with this accuracy on the members...
+    max_epochs: int  # ... or after this many epochs
+    seed: int  # of everything random
+    role: Role = "shadow"  # which trains the attack; a "probe" shows how well the attack does without any client's data
+    # [rounds, clients] who trains in which round of the shadow federation, so that each member is trained on as those of
+    # the attacked model are; None: as the run samples clients.
     took_part: Bools | None = None
 
     def key(self, extra: str) -> str:
@@ -134,43 +68,28 @@ class ShadowJob:
 
 @dataclass(frozen=True, eq=False)
 class Shadow(Outputs):
-    """A trained shadow model: its outputs, accuracy on members, epochs (of all rounds) and role.
+    """The outputs of a trained shadow model."""
 
-    ``state`` are the bytes of its federation, from which a job with more rounds continues; empty: there is none.
-    """
-
-    accuracy: float
-    epochs: int
+    accuracy: float  # on members
+    epochs: int  # of all rounds
     role: Role = "shadow"
+    # The bytes of its federation, from which a job with more rounds continues; empty: there is none.
     state: NDArray[np.uint8] = field(default_factory=lambda: NO_STATE)
-
-
-def of_role(shadows: Sequence[Shadow], role: Role) -> list[Shadow]:
-    """Return the models with the given role."""
-    return [shadow for shadow in shadows if shadow.role == role]
 
 
 def pool_outputs(shadows: Sequence[Outputs]) -> Outputs:
     """Concatenate the outputs of several models."""
-    return Outputs(
-        np.concatenate([shadow.logits for shadow in shadows]),
-        np.concatenate([shadow.labels for shadow in shadows]),
-        np.concatenate([shadow.member for shadow in shadows]),
-    )
+    parts = zip(*((one.logits, one.labels, one.member) for one in shadows), strict=True)
+    return Outputs(*map(np.concatenate, parts))
 
 
-def imitates(config: ShadowConfig) -> bool:
-    """Return whether each shadow model is trained in a federation that imitates that of the attacked model."""
-    return config.shadow_training == "federation"
-
-
-def shadow_size(config: ShadowConfig, members: int, available: int) -> int:
+def shadow_size(config: Config, members: int, available: int) -> int:
     """Return the number of examples that a shadow model is trained on, which is also the number of its non-members.
 
     ``members`` are the training examples of the attacked model's clients, ``available`` those of the shadow set.
     """
     half = min(config.shadow_examples, available) // 2
-    return min(half, members) if config.size_matched or imitates(config) else half
+    return min(half, members) if config.size_matched or config.imitates else half
 
 
 def client_sizes(sizes: Ints, total: int) -> Ints:
@@ -188,95 +107,124 @@ def client_sizes(sizes: Ints, total: int) -> Ints:
     return floors
 
 
-def wear(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Ints:
-    """Return the client whose transform each example wears: its owner [n] or, if nobody owns it, a random one.
+def shadow_jobs(
+    config: Config, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
+) -> tuple[ShadowJob, ...]:
+    """Return the shadow models that are needed to attack the model of a cluster, trained for so many ``rounds``.
 
-    The latter are drawn from ``clients`` in proportion to their examples.
+    All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients. The model's accuracy on its
+    clients' training examples is rounded to whole percents, so jobs differ only if it changed by about a point. Raises
+    DataError if the shadow set has fewer than two examples.
     """
-    drawn = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
-    return np.where(owners == NOBODY, drawn, owners)
-
-
-def untransformed(data: Federation, examples: int) -> Floats:
-    """Return strengths [examples] that leave examples as they are stored."""
-    return np.full(examples, transforms.identity(data.prepare.transform), np.float32)
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a model says about the examples that an attacker asks about.
-
-    Attributes:
-        outputs: [n] the model's outputs; ``member`` says whether a client trained on the example: on this model or,
-            where ``left`` is True, formerly on this model.
-        client: [n] the owner of an example; for a held-out one the client from whom it was held out, or whose transform
-            it wears.
-        left: [n] whether an example belongs to the comparison of clients that left.
-    """
-
-    outputs: Outputs
-    client: Ints
-    left: NDArray[np.bool_]
-
-    def __getitem__(self, index: NDArray[np.bool_]) -> Answers:
-        return Answers(self.outputs[index], self.client[index], self.left[index])
-
-
-def data_problems(config: ShadowConfig, data: Federation) -> Problems:
-    """Return what the attack lacks in the data: (field, sentence) pairs."""
-    found = []
-    if shadow_size(config, len(data.train), len(data.shadow)) < 1:
-        sentence = (
-            f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "
-            f"{data.name}; it needs 2 or more, see data.shadow_size"
+    clients, data, federated = cluster.clients, cluster.data, config.imitates
+    half = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow))
+    if half < 1:
+        raise DataError(
+            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
         )
-        found.append(("", sentence))
-    if not len(data.nonmembers):
-        sentence = (
-            f"shadow_mia compares members with examples that nobody trains on, and {data.name} has none left for that; a "
-            "larger test part, or a larger share of held-out examples, leaves some"
+    shares = client_sizes(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
+    holders, sizes = clients[shares > 0], shares[shares > 0]
+
+    def seed(purpose: str, *numbers: int) -> int:
+        return seed_for(purpose, *numbers, *clients.tolist())
+
+    def job(k: int) -> ShadowJob:
+        drawn = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
+        members, nonmembers = drawn[:half], np.sort(drawn[half : 2 * half])
+        owners = np.full(len(data.shadow), NOBODY)
+        if federated:
+            owners[members] = np.repeat(holders, sizes)
+        return ShadowJob(
+            members=members if federated else np.sort(members),
+            nonmembers=nonmembers,
+            strengths=_strengths(config, data, clients, owners, np.random.default_rng(seed("shadow_strengths"))),
+            sizes=sizes,
+            rounds=rounds if federated else 0,
+            # Rounded twice, because 100 * 0.07 is a little above 7.
+            target_accuracy=0.0 if federated else round(100 * accuracy) / 100,
+            max_epochs=0 if federated else config.max_epochs,
+            seed=seed("shadow_training", k),
+            role="shadow" if k < config.shadows else "probe",
+            took_part=None if cluster.took_part is None or not federated else cluster.took_part[:, shares > 0],
         )
-        found.append(("", sentence))
-    return found
+
+    return tuple(job(k) for k in range(config.shadows + (config.signal == "server_only")))
 
 
-def ask(config: ShadowConfig, model: AttackedModel, rng: np.random.Generator) -> Answers:
-    """Query the loaded model about its clients' records, about those of clients that left it, and about non-members.
+def _strengths(config: Config, data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
+    """Draw the transform strengths of the whole shadow set, [n shadow]; examples with an owner get the owner's."""
+    if config.shadow_transform == "none":
+        return untransformed(data, len(owners))
+    if config.shadow_transform == "mixture":
+        clients, owners = np.arange(data.clients), np.full(len(owners), NOBODY)
+    return data.draw_strengths(wear(data, clients, owners, rng), rng)
 
-    Each of the two groups of records is compared with non-members of its own, which wear the transforms of its clients.
-    Raises DataError if there is no held-out example that can serve as a non-member.
+
+def earlier(job: ShadowJob) -> Iterator[ShadowJob]:
+    """The jobs that a federation's job continues: those of the same federation after fewer rounds, the longest first."""
+    for rounds in range(job.rounds - 1, 0, -1):
+        yield replace(job, rounds=rounds, took_part=None if job.took_part is None else job.took_part[:rounds])
+
+
+def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run, begun: Shadow | None = None) -> Shadow:
+    """Train a job's model on its members, then query it with members and non-members.
+
+    ``begun`` is the result of one of the `earlier` jobs; without it, the training begins anew, and ends with the same
+    bytes. ``network`` holds the shadow model afterwards. Raises FloatingPointError if the training diverged.
     """
-    parts = [_ask_about(config, model, model.cluster.clients, False, rng)]
-    if len(model.cluster.left):
-        # An independent generator, so that the comparison of those who left does not change the other one.
-        parts.append(_ask_about(config, model, model.cluster.left, True, rng.spawn(1)[0]))
-    return Answers(
-        pool_outputs([part.outputs for part in parts]),
-        np.concatenate([part.client for part in parts]),
-        np.concatenate([part.left for part in parts]),
+    drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
+    asked = Examples(data.prepare(data.shadow.x[drawn], job.strengths[drawn]), data.shadow.y[drawn])
+    if len(job.sizes):
+        epochs, state = _train_federation(job, asked[:size], data, network, run, begun)
+    else:
+        epochs, state = _train_single(job, asked[:size], data, network, run), NO_STATE
+    logits = network.logits(asked.x)
+    accuracy = float(np.mean(logits[:size].argmax(axis=1) == asked.y[:size]))
+    return Shadow(logits, asked.y, np.arange(len(drawn)) < size, accuracy, epochs, job.role, state)
+
+
+def _train_federation(
+    job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run, begun: Shadow | None
+) -> tuple[int, NDArray[np.uint8]]:
+    """Train the model of a federation that imitates the run's; return its epochs, and the state to continue from."""
+    from algorithms.engine.federation import train_model
+    from algorithms.engine.round import RoundState, packed, unpacked
+
+    unused = np.setdiff1d(np.arange(len(data.shadow)), np.concatenate([job.members, job.nonmembers]))
+    clients, nobody = len(job.sizes), np.empty(0, np.int64)
+    imitation = replace(
+        data,
+        train=members,
+        offsets=np.concatenate([[0], np.cumsum(job.sizes)]),
+        groups=np.zeros(clients, np.int64),
+        group_names=("shadow",),
+        strengths=np.zeros(clients, np.float32),
+        example_strengths=job.strengths[job.members],
+        test=members[:0],
+        test_owner=nobody,
+        nonmembers=data.shadow[:0],
+        nonmember_owner=nobody,
+        # Where the server trains its first model on examples of its own, the shadow's server does so, on others.
+        shadow=data.shadow[unused if len(unused) else job.members],
     )
+    stream = lambda purpose, *place: np.random.default_rng([job.seed, crc32(purpose.encode()), *place])  # noqa: E731
+    start = RoundState(**unpacked(load(begun.state.tobytes()))) if begun else None
+    state = train_model(run, imitation, network, job.rounds, stream, job.took_part, start)
+    network.load(state.models[0])
+    return job.rounds * run.training.config.epochs, np.frombuffer(save(packed(state)), np.uint8)
 
 
-def _ask_about(
-    config: ShadowConfig, model: AttackedModel, clients: Ints, left: bool, rng: np.random.Generator
-) -> Answers:
-    """Query the model about records of ``clients`` and about non-members that look like them."""
-    data = model.cluster.data
-    inside = at_most(config.queries, np.flatnonzero(np.isin(data.owner(), clients)), rng)
-    # An example held out from a client looks like that client's; it is unfair as a non-member of another client's model.
-    held_out = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
-    if not held_out.any():
-        raise DataError(f"{data.name} has no held-out example to compare with the {len(inside)} members of a cluster")
-    outside = at_most(config.queries, np.flatnonzero(held_out), rng)
-    worn = wear(data, clients, data.nonmember_owner[outside], rng)
-    matched = config.nonmember_transform == "cluster"
-    strengths = data.draw_strengths(worn, rng) if matched else untransformed(data, len(worn))
-    stored, examples = data.nonmembers[outside], len(inside) + len(outside)
-    logits = [model.network.logits(data.train.x[inside]), model.network.logits(data.prepare(stored.x, strengths))]
-    labels = np.concatenate([data.train.y[inside], stored.y])
-    outputs = Outputs(np.concatenate(logits), labels, np.arange(examples) < len(inside))
-    return Answers(outputs, np.concatenate([data.owner()[inside], worn]), np.full(examples, left))
+def _train_single(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
+    """Train one model until it is accurate enough on ``members``; return its epochs."""
+    from algorithms.engine.backends.loop import passes
 
-
-def at_most(limit: int, positions: Ints, rng: np.random.Generator) -> Ints:
-    return np.sort(rng.choice(positions, limit, replace=False)) if len(positions) > limit else positions
+    rng = np.random.default_rng(job.seed)
+    network.load(network.initial(rng))
+    epochs = 0
+    for loss in islice(passes(network, members, run.training, rng, data.prepare), job.max_epochs):
+        if not np.isfinite(loss):
+            raise FloatingPointError(f"a shadow model diverged in epoch {epochs + 1}: its training loss is {loss}")
+        epochs += 1
+        if np.mean(network.logits(members.x).argmax(axis=1) == members.y) >= job.target_accuracy:
+            break
+    return epochs

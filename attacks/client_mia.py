@@ -26,31 +26,29 @@ since, and a client attacks as soon as it has trained a model itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Problems, Run
-from attacks._shadows import at_most, wear
+from attacks._queries import asked, dressed, set_aside
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
-from attacks.metrics import intervals, membership
+from attacks.metrics import membership
 from attacks.metrics.chance import worst_by_chance
 from attacks.metrics.client_auc import MEASURED, Successes, best, successes
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
+from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation, Ints
+from datasets.federation import DataError, Examples, Federation, Ints, joined
 from datasets.roles import NOBODY
-
-if TYPE_CHECKING:
-    from attacks.interfaces import Stream
-
 
 KINDS = ("models",)
 LABEL = "client's attack"
 ADVERSARY = "another client, who has all models"
+FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
+RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
 METRICS = (
     Metric("client_mia_accuracy", MEMBERSHIP, "client's MIA accuracy, mean attacker and model", "lower", chance=0.5),
     Metric(
@@ -112,43 +110,35 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     if model.own is not None:  # whoever has not trained a model yet has none to learn from
         who = who[model.own[who] >= 0]
     asking, choosing, resampling = model.rng.spawn(3)
-    outputs, owner = _ask(config, model, reserved(config, data, stream), asking)
+    queries = asked(config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream))
+    labels, member = queries.labels, queries.member
+    model.network.load(model.weights)
+    logits = model.network.logits(np.concatenate([queries.inside.x, queries.outside.x]))
     learned = [_learned(config, model, client, stream) for client in who.tolist()]
     thresholds = np.stack(learned) if learned else np.empty((0, data.classes))
-    scores = thresholds[:, outputs.labels] - membership.losses(outputs.logits, outputs.labels)
-    asked = owner[None, :] != who[:, None]
-    told = _told(config, outputs.member, choosing)
-    found = successes(scores, asked & ~told, outputs.member)
-    own = successes(scores, asked & told, outputs.member) if told.any() else found
+    scores = thresholds[:, labels] - membership.losses(logits, labels)
+    others = queries.owner[None, :] != who[:, None]  # nobody is asked about its own examples
+    share = 0.0 if config.published_share == "auto" else config.published_share
+    told = set_aside(share, (member, ~member), choosing)  # serves the clients' own choice alone
+    reported = others & ~told
+    found = successes(scores, reported, member)
+    own = successes(scores, others & told, member) if told.any() else found
     risks = np.full(data.clients, NAN)
     risks[who] = own.by_attacker["balanced_accuracy"]
     worst, null = best(found), worst_by_chance(found.members, found.nonmembers)
     measures = _mean_rows("client_mia", found)
     trained = np.isin(who, model.cluster.clients)
     for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
-        of_part = successes(scores[part], (asked & ~told)[part], outputs.member)
+        of_part = successes(scores[part], reported[part], member)
         measures += _mean_rows(subject, of_part) if best(of_part) is not None else []
-    if worst is not None:
-        there = asked[worst] & ~told
-        measures += _worst_rows(scores[worst, there], outputs.member[there], null, resampling)
+    if worst is not None:  # the interval does not know that it was chosen
+        of_worst = Success.of(scores[worst, reported[worst]], member[reported[worst]], resampling)
+        chance, subject = {"balanced_accuracy": null, "auc": NAN}, "client_mia, worst attacker"
+        measures += [Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], chance[n]) for n in MEASURED]
     highest = NAN if worst is None else float(found.by_attacker["balanced_accuracy"][worst])
     metrics = {"client_mia_accuracy": found.mean["balanced_accuracy"][0], "client_mia_auc": found.mean["auc"][0]}
     metrics |= {"client_mia_worst_attacker": highest, "client_mia_worst_attacker_null": null}
     return Audit(None, tuple(measures), metrics=metrics, own_risks=risks)
-
-
-def learn(outputs: Outputs, classes: int, per_class: int) -> Doubles:
-    """Return the loss below which an example is taken for a member, for each class [classes], in nats.
-
-    A class with at least ``per_class`` members, and non-members, in ``outputs`` has a threshold of its own.
-    """
-    signal, member = -membership.losses(outputs.logits, outputs.labels), outputs.member
-    thresholds = np.full(classes, -membership.best_threshold(signal, member))
-    for label in np.unique(outputs.labels):
-        of_class = outputs.labels == label
-        if min((of_class & member).sum(), (of_class & ~member).sum()) >= per_class:
-            thresholds[label] = -membership.best_threshold(signal[of_class], member[of_class])
-    return thresholds
 
 
 def _learned(config: Config, model: AttackedModel, client: int, stream: Stream) -> Doubles:
@@ -161,67 +151,40 @@ def _learned(config: Config, model: AttackedModel, client: int, stream: Stream) 
     return learn(Outputs(model.network.logits(examples.x), examples.y, member), data.classes, config.per_class)
 
 
-def _ask(config: Config, model: AttackedModel, aside: Ints, rng: np.random.Generator) -> tuple[Outputs, Ints]:
-    """Query the attacked model about its clients' training examples, and about non-members that look like them.
+def learn(outputs: Outputs, classes: int, per_class: int) -> Doubles:
+    """Return the loss below which an example is taken for a member, for each class [classes], in nats.
 
-    Returns:
-        The outputs, and the client who knows about each example because it is its own [n]; -1: nobody.
+    A class with at least ``per_class`` members, and non-members, in ``outputs`` has a threshold of its own.
     """
-    data, clients = model.cluster.data, model.cluster.clients
-    inside = at_most(config.queries, np.flatnonzero(np.isin(data.owner(), clients)), rng)
-    held_out = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
-    held_out[aside] = False
-    outside = at_most(config.queries, np.flatnonzero(held_out), rng)
-    owner = data.nonmember_owner[outside]
-    stored = data.nonmembers[outside]
-    prepared = data.prepare(stored.x, data.draw_strengths(wear(data, clients, owner, rng), rng))
-    model.network.load(model.weights)
-    logits = model.network.logits(np.concatenate([data.train.x[inside], prepared]))
-    labels = np.concatenate([data.train.y[inside], stored.y])
-    member = np.arange(len(labels)) < len(inside)
-    return Outputs(logits, labels, member), np.concatenate([data.owner()[inside], owner])
+    signal = -membership.losses(outputs.logits, outputs.labels)
+    return -membership.class_thresholds(signal, outputs.labels, outputs.member, classes, per_class)
 
 
-def _told(config: Config, member: Bools, rng: np.random.Generator) -> Bools:
-    """Return which examples serve the clients' own choice alone [n], the same share of members and of non-members."""
-    told, share = np.zeros(len(member), bool), config.published_share
-    if share == "auto" or not share:
-        return told
-    for side in (member, ~member):
-        own = rng.permutation(np.flatnonzero(side))
-        told[own[: round(share * len(own))]] = True
-    return told
+def lesson(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Bools]:
+    """Return the examples that ``client`` learns from, ready for the model, and whether each is a member [n]."""
+    rng = stream("attack_targets", client, DRAWN)
+    own = data.client(client)
+    tests, outside = np.flatnonzero(data.test_owner == client), np.flatnonzero(data.nonmember_owner == client)
+    if len(tests) + len(outside) < FEWEST:
+        common = reserved(config, data, stream)
+        wanted = min(len(common), max(len(own), FEWEST))
+        outside = np.concatenate([outside, np.sort(rng.choice(common, wanted, replace=False))])
+    kept_back = dressed(data, data.nonmembers[outside], client, rng)
+    examples = joined([own, data.test[tests], kept_back] if len(tests) else [own, kept_back])
+    return examples, np.arange(len(examples)) < len(own)
 
 
 def _mean_rows(subject: str, found: Successes) -> list[Measure]:
     """Return the mean over attackers, with its interval over examples, and how many attackers it is over."""
     rows = [Measure(subject, name, *found.mean[name], chance=membership.CHANCE[name]) for name in MEASURED]
     known = ~np.isnan(found.by_attacker["auc"])
-    counts = {
-        "attackers": known.sum(),
-        "members": _mean(found.members[known]),
-        "nonmembers": _mean(found.nonmembers[known]),
-    }
-    return rows + [Measure(subject, name, float(count)) for name, count in counts.items()]
-
-
-def _worst_rows(scores: Doubles, member: Bools, null: float, rng: np.random.Generator) -> list[Measure]:
-    """Return the measures of the attacker with the highest accuracy; its interval does not know that it was chosen."""
-    ranges, found = intervals.intervals(scores, member, rng), membership.measure(scores, member)
-    chance = {"balanced_accuracy": null, "auc": NAN}
-    return [Measure("client_mia, worst attacker", name, found[name], *ranges[name], chance[name]) for name in MEASURED]
-
-
-def _mean(values: Sequence[float] | Doubles) -> float:
-    return float(np.mean(values)) if len(values) else NAN
+    sizes = {"members": found.members[known], "nonmembers": found.nonmembers[known]}
+    means = {side: float(np.mean(size)) if len(size) else NAN for side, size in sizes.items()}
+    return rows + [Measure(subject, name, v) for name, v in ({"attackers": float(known.sum())} | means).items()]
 
 
 def _unseeded(_purpose: str, *place: int) -> np.random.Generator:
     return np.random.default_rng(place)
-
-
-FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
-RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
 
 
 def attackers(config: Config, data: Federation, stream: Stream) -> Ints:
@@ -237,22 +200,6 @@ def reserved(config: Config, data: Federation, stream: Stream) -> Ints:
     size = _reserve_size(config, data)
     pool = np.flatnonzero(data.nonmember_owner == NOBODY)
     return np.sort(stream("attack_targets", 1, RESERVED).choice(pool, size, replace=False)) if size else pool[:0]
-
-
-def lesson(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Bools]:
-    """Return the examples that ``client`` learns from, ready for the model, and whether each is a member [n]."""
-    rng = stream("attack_targets", client, DRAWN)
-    own = data.client(client)
-    tests, outside = np.flatnonzero(data.test_owner == client), np.flatnonzero(data.nonmember_owner == client)
-    if len(tests) + len(outside) < FEWEST:
-        common = reserved(config, data, stream)
-        wanted = min(len(common), max(len(own), FEWEST))
-        outside = np.concatenate([outside, np.sort(rng.choice(common, wanted, replace=False))])
-    stored = data.nonmembers[outside]
-    prepared = data.prepare(stored.x, data.draw_strengths(np.full(len(outside), client), rng))
-    x = [own.x, data.test.x[tests], prepared] if len(tests) else [own.x, prepared]
-    labels = np.concatenate([own.y, data.test.y[tests], stored.y])
-    return Examples(np.concatenate(x), labels), np.arange(len(labels)) < len(own)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:

@@ -32,46 +32,28 @@ on that one. So the choice makes the result no better than it is, unlike ``maxim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING
-from zlib import crc32
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors.numpy import load, save
+from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank, Risk
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
-from attacks._shadows import (
-    NO_STATE,
-    Answers,
-    Shadow,
-    ShadowConfig,
-    ShadowJob,
-    ask,
-    client_sizes,
-    imitates,
-    of_role,
-    pool_outputs,
-    shadow_size,
-    untransformed,
-    wear,
-)
-from attacks._shadows import data_problems as data_problems
-from attacks.interfaces import AttackedModel, Audit, Cluster, Measure, Scores
-from attacks.metrics import intervals, membership
-from attacks.metrics.membership import Doubles, Outputs
-from attacks.metrics.record_epsilon import record_epsilons
-from datasets.federation import DataError, Examples, Federation, Floats, Ints
-from datasets.roles import NOBODY
+from attacks._queries import asked, set_aside
+from attacks._shadows import Shadow, pool_outputs, shadow_size
+from attacks._shadows import earlier as earlier
+from attacks._shadows import shadow_jobs as shadow_jobs
+from attacks._shadows import train_shadow as train_shadow
+from attacks.interfaces import AttackedModel, Audit, Measure, Scores
+from attacks.metrics import membership
+from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
+from attacks.metrics.success import Success
+from datasets.components import Config as SlotConfig
+from datasets.components import read_when
+from datasets.federation import DataError, Federation, Ints
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
-
-if TYPE_CHECKING:
-    from algorithms.core.network import Network
-
 
 KINDS = ("models",)
 RISK = True  # its accuracy may be published to the clients
@@ -100,10 +82,67 @@ METRICS = (
     Metric("mia_tpr_at_1_fpr_null_worst", MEMBERSHIP, "TPR at 1 % FPR by chance, model with the highest"),
 )
 PARTS = 2  # into which the examples of a single shadow model are divided
+ALONE = read_when(shadow_training="accuracy")
 
 
-class Config(ShadowConfig):
+class Config(SlotConfig):
     """Fields of the shadow attack."""
+
+    every: int = Field(5, ge=1, description="rounds from one attack to the next; its result is kept in between")
+    shadows: int = Field(3, ge=1, le=100, description="shadow models per cluster")
+    # The learned attack alone, which the paper publishes, is often weaker than a threshold.
+    risk: Literal["strongest", "shadow_mia", "loss_threshold", "confidence", "gap"] = Field(
+        "strongest", description="the attack whose accuracy is the risk; strongest: the one that does best on shadows"
+    )
+    # A model that is stopped at an accuracy is less confident than one that has been trained for all rounds.
+    shadow_training: Literal["federation", "accuracy"] = Field(
+        "federation",
+        description="federation: imitate the clients, rounds and epochs; accuracy: train one model until it is as accurate",
+    )
+    # With other transforms, the attack would learn from rotations that the clients' images do not have.
+    shadow_transform: Literal["cluster", "mixture", "none"] = Field(
+        "cluster", description="whose transforms shadow images get: the cluster's clients', all clients' or none"
+    )
+    # A model trained on few examples overfits more, so shadows of another size would show the attack a different gap.
+    size_matched: bool = Field(
+        True,
+        description="train shadows on at most as many examples as the cluster has; a federation always does",
+        json_schema_extra=ALONE,
+    )
+    # The published FEMNIST set has 100 000 images; three shadows on half of them would cost more than the federation.
+    shadow_examples: int = Field(
+        10_000, ge=2, description="examples drawn from the shadow set for each shadow, at most"
+    )
+    max_epochs: int = Field(
+        50,
+        ge=1,
+        description="epochs after which a shadow stops even if it is not accurate enough",
+        json_schema_extra=ALONE,
+    )
+    attack_model: Literal["mlp", "mlp_per_class", "art"] = Field(
+        "mlp", description="network that reads softmax vectors: one for all classes, one for each, or ART's"
+    )
+    # More vectors do not improve a network of some 800 weights, and the training time grows with their number.
+    attack_examples: int = Field(10_000, ge=2, description="softmax vectors that the attack is trained on, at most")
+    signal: Literal["oracle", "server_only"] = Field(
+        "oracle", description="risk sent to clients: accuracy on their own examples, or on one more shadow model"
+    )
+    # Clients that choose the model with the lower measured risk also choose measurements that are too low by chance.
+    published_share: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
+        "auto",
+        description="share of the attacked examples that serve the published risk alone; auto: 0.5 with several models",
+        json_schema_extra=read_when(signal="oracle"),
+    )
+    # "unrotated" is diagnostic: it shows how much of a published accuracy a mismatch of transforms can explain.
+    nonmember_transform: Literal["cluster", "unrotated"] = Field(
+        "cluster", description="non-members: transformed like the cluster's clients' examples, or left as they are"
+    )
+    queries: int = Field(2000, ge=1, description="attacked members of a model at most, and so many non-members at most")
+
+    @property
+    def imitates(self) -> bool:
+        """Whether each shadow model is trained in a federation that imitates that of the attacked model."""
+        return self.shadow_training == "federation"
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -126,128 +165,22 @@ def resolve(config: Config, run: Run) -> Config:
     return config.model_copy(update={"published_share": 0.5 if run.clustering.config.clusters > 1 else 0.0})
 
 
-def shadow_jobs(
-    config: ShadowConfig, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
-) -> tuple[ShadowJob, ...]:
-    """Return the shadow models that are needed to attack the model of a cluster, trained for so many ``rounds``.
-
-    All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients. The model's accuracy on its
-    clients' training examples is rounded to whole percents, so jobs differ only if it changed by about a point. Raises
-    DataError if the shadow set has fewer than two examples.
-    """
-    clients, data = cluster.clients, cluster.data
-    half, federated = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow)), imitates(config)
-    if half < 1:
-        raise DataError(
-            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
+def data_problems(config: Config, data: Federation) -> Problems:
+    """Return what the attack lacks in the data: (field, sentence) pairs."""
+    found = []
+    if shadow_size(config, len(data.train), len(data.shadow)) < 1:
+        sentence = (
+            f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "
+            f"{data.name}; it needs 2 or more, see data.shadow_size"
         )
-    shares = client_sizes(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
-    holders, sizes = clients[shares > 0], shares[shares > 0]
-    took_part = None if cluster.took_part is None or not federated else cluster.took_part[:, shares > 0]
-
-    def seed(purpose: str, *numbers: int) -> int:
-        return seed_for(purpose, *numbers, *clients.tolist())
-
-    def job(k: int) -> ShadowJob:
-        drawn = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
-        members, nonmembers = drawn[:half], np.sort(drawn[half : 2 * half])
-        owners = np.full(len(data.shadow), NOBODY)
-        if federated:
-            owners[members] = np.repeat(holders, sizes)
-        return ShadowJob(
-            members=members if federated else np.sort(members),
-            nonmembers=nonmembers,
-            strengths=_strengths(config, data, clients, owners, np.random.default_rng(seed("shadow_strengths"))),
-            sizes=sizes,
-            rounds=rounds if federated else 0,
-            # Rounded twice, because 100 * 0.07 is a little above 7.
-            target_accuracy=0.0 if federated else round(100 * accuracy) / 100,
-            max_epochs=0 if federated else config.max_epochs,
-            seed=seed("shadow_training", k),
-            role="shadow" if k < config.shadows else "probe",
-            took_part=took_part,
+        found.append(("", sentence))
+    if not len(data.nonmembers):
+        sentence = (
+            f"shadow_mia compares members with examples that nobody trains on, and {data.name} has none left for that; a "
+            "larger test part, or a larger share of held-out examples, leaves some"
         )
-
-    return tuple(job(k) for k in range(config.shadows + (config.signal == "server_only")))
-
-
-def _strengths(config: ShadowConfig, data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
-    """Draw the transform strengths of the whole shadow set, [n shadow]; examples with an owner get the owner's."""
-    if config.shadow_transform == "none":
-        return untransformed(data, len(owners))
-    if config.shadow_transform == "mixture":
-        clients, owners = np.arange(data.clients), np.full(len(owners), NOBODY)
-    return data.draw_strengths(wear(data, clients, owners, rng), rng)
-
-
-def earlier(job: ShadowJob) -> Iterator[ShadowJob]:
-    """The jobs that a federation's job continues: those of the same federation after fewer rounds, the longest first."""
-    for rounds in range(job.rounds - 1, 0, -1):
-        yield replace(job, rounds=rounds, took_part=None if job.took_part is None else job.took_part[:rounds])
-
-
-def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run, begun: Shadow | None = None) -> Shadow:
-    """Train a job's model on its members, then query it with members and non-members.
-
-    ``begun`` is the result of one of the `earlier` jobs; without it, the training begins anew, and ends with the same
-    bytes. ``network`` holds the shadow model afterwards. Raises FloatingPointError if the training diverged.
-    """
-    drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
-    asked = Examples(data.prepare(data.shadow.x[drawn], job.strengths[drawn]), data.shadow.y[drawn])
-    if len(job.sizes):
-        epochs, state = _train_federation(job, asked[:size], data, network, run, begun)
-    else:
-        epochs, state = _train_single(job, asked[:size], data, network, run), NO_STATE
-    logits = network.logits(asked.x)
-    accuracy = float(np.mean(logits[:size].argmax(axis=1) == asked.y[:size]))
-    return Shadow(logits, asked.y, np.arange(len(drawn)) < size, accuracy, epochs, job.role, state)
-
-
-def _train_federation(
-    job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run, begun: Shadow | None
-) -> tuple[int, NDArray[np.uint8]]:
-    """Train the model of a federation that imitates the run's; return its epochs, and the state to continue from."""
-    from algorithms.engine.federation import train_model
-    from algorithms.engine.round import RoundState, packed, unpacked
-
-    unused = np.setdiff1d(np.arange(len(data.shadow)), np.concatenate([job.members, job.nonmembers]))
-    clients, nobody = len(job.sizes), np.empty(0, np.int64)
-    imitation = replace(
-        data,
-        train=members,
-        offsets=np.concatenate([[0], np.cumsum(job.sizes)]),
-        groups=np.zeros(clients, np.int64),
-        group_names=("shadow",),
-        strengths=np.zeros(clients, np.float32),
-        example_strengths=job.strengths[job.members],
-        test=members[:0],
-        test_owner=nobody,
-        nonmembers=data.shadow[:0],
-        nonmember_owner=nobody,
-        # Where the server trains its first model on examples of its own, the shadow's server does so, on others.
-        shadow=data.shadow[unused if len(unused) else job.members],
-    )
-    stream = lambda purpose, *place: np.random.default_rng([job.seed, crc32(purpose.encode()), *place])  # noqa: E731
-    start = RoundState(**unpacked(load(begun.state.tobytes()))) if begun else None
-    state = train_model(run, imitation, network, job.rounds, stream, job.took_part, start)
-    network.load(state.models[0])
-    return job.rounds * run.training.config.epochs, np.frombuffer(save(packed(state)), np.uint8)
-
-
-def _train_single(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
-    """Train one model until it is accurate enough on ``members``; return its epochs."""
-    from algorithms.engine.backends.loop import passes
-
-    rng = np.random.default_rng(job.seed)
-    network.load(network.initial(rng))
-    epochs = 0
-    for loss in islice(passes(network, members, run.training, rng, data.prepare), job.max_epochs):
-        if not np.isfinite(loss):
-            raise FloatingPointError(f"a shadow model diverged in epoch {epochs + 1}: its training loss is {loss}")
-        epochs += 1
-        if np.mean(network.logits(members.x).argmax(axis=1) == members.y) >= job.target_accuracy:
-            break
-    return epochs
+        found.append(("", sentence))
+    return found
 
 
 Fitted = Callable[[Outputs], Doubles]
@@ -275,30 +208,29 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     The measures are always those of the oracle; with ``signal: server_only``, the published risk depends on shadows
     alone.
     """
-    shadows, rng = of_role(model.shadows, "shadow"), model.rng
+    shadows, probes = ([one for one in model.shadows if one.role == role] for role in ("shadow", "probe"))
     # Independent generators, so that how much one step draws does not change the others.
-    fitting, asking, choosing, dividing, resampling = rng.spawn(5)
+    fitting, asking, choosing, dividing, resampling = model.rng.spawn(5)
     fitted = {name: fit(config, pool_outputs(shadows), fitting) for name, fit in ATTACKS.items()}
     chosen = config.risk if config.risk != "strongest" else strongest(config, shadows, choosing)
     model.network.load(model.weights)
     answers, told = divide(config, ask(config, model, asking), dividing)
-    scores = {name: attack(answers.outputs) for name, attack in fitted.items()}
-    here = ~answers.left
+    scores, here = {name: attack(answers.outputs) for name, attack in fitted.items()}, ~answers.left
     target = answers.outputs[here]
-    found = {name: membership.measure(score[here], target.member) for name, score in scores.items()}
-    measured = published = found[chosen]["balanced_accuracy"]
+    found = {name: Success.of(score[here], target.member, resampling) for name, score in scores.items()}
+    measured = published = found[chosen].values["balanced_accuracy"]
     if config.signal == "server_only":
-        told = pool_outputs(of_role(model.shadows, "probe"))
+        told = pool_outputs(probes)
     if told is not None:
         published = membership.measure(fitted[chosen](told), told.member)["balanced_accuracy"]
-    ranges = {name: intervals.intervals(score[here], target.member, resampling) for name, score in scores.items()}
-    rate, outside = found[chosen]["tpr_at_1_fpr"], int((~target.member).sum())
-    null = membership.NAN if np.isnan(rate) else membership.tpr_by_chance(outside, 0.01)
+    rate = found[chosen].values["tpr_at_1_fpr"]
+    null = NAN if np.isnan(rate) else membership.tpr_by_chance(found[chosen].nonmembers, 0.01)
+    auc = found[chosen].values["auc"]
     return Audit(
         published,
-        list_measures(found, ranges, chosen, target, model.shadows),
+        list_measures(found, chosen, target, model.shadows),
         score_table(scores, answers),
-        metrics={"mia_auc": found[chosen]["auc"], "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
+        metrics={"mia_auc": auc, "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
         measured_risk=measured,
         chosen=chosen,
     )
@@ -326,6 +258,41 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
     return max(known, key=lambda name: known[name]) if known else "gap"
 
 
+class Answers(NamedTuple):
+    """What a model says about the n examples that an attacker asks about."""
+
+    outputs: Outputs  # ``member``: a client trained on the example, on this model or, if it ``left``, formerly on it
+    client: Ints  # [n] the owner; for a held-out one from whom it was held out, or whose transform it wears
+    left: Bools  # [n] whether an example belongs to the comparison of clients that left
+
+    def part(self, index: Bools) -> Answers:
+        """Return some of the answers."""
+        return Answers(self.outputs[index], self.client[index], self.left[index])
+
+
+def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> Answers:
+    """Query the loaded model about its clients' records, about those of clients that left it, and about non-members.
+
+    Each of the two groups of records is compared with non-members of its own, which wear the transforms of its clients.
+    Raises DataError if there is no held-out example that can serve as a non-member.
+    """
+    cluster, outputs, worn = model.cluster, [], []
+    data, matched = cluster.data, config.nonmember_transform == "cluster"
+    # An independent generator, so that the comparison of those who left does not change the other one.
+    groups = [(cluster.clients, rng), (cluster.left, rng.spawn(1)[0])][: 1 + bool(len(cluster.left))]
+    for clients, own in groups:
+        part = asked(config.queries, data, clients, own, transformed=matched)
+        if not len(part.outside):
+            raise DataError(
+                f"{data.name} has no held-out example to compare with the {len(part.inside)} members of a cluster"
+            )
+        logits = [model.network.logits(one.x) for one in (part.inside, part.outside)]
+        outputs.append(Outputs(np.concatenate(logits), part.labels, part.member))
+        worn.append(part.worn)
+    left = np.repeat(np.arange(len(worn)) > 0, [len(one) for one in worn])
+    return Answers(pool_outputs(outputs), np.concatenate(worn), left)
+
+
 def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
     """Return the answers that are reported, and outputs set aside for the published risk alone.
 
@@ -335,51 +302,33 @@ def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[
     share = 0.0 if config.published_share == "auto" else config.published_share
     if config.signal == "server_only" or not share:
         return answers, None
-    aside = np.zeros(len(answers.client), bool)
-    for member in (True, False):
-        own = np.flatnonzero(~answers.left & (answers.outputs.member == member))
-        aside[rng.permutation(own)[: round(share * len(own))]] = True
-    return answers[~aside], answers.outputs[aside]
+    aside = set_aside(share, [~answers.left & (answers.outputs.member == member) for member in (True, False)], rng)
+    return answers.part(~aside), answers.outputs[aside]
 
 
 def list_measures(
-    found: dict[str, dict[str, float]],
-    ranges: dict[str, dict[str, tuple[float, float]]],
-    chosen: str,
-    target: Outputs,
-    shadows: Sequence[Shadow],
+    found: dict[str, Success], chosen: str, target: Outputs, shadows: Sequence[Shadow]
 ) -> tuple[Measure, ...]:
     """Return all measures, with the model's gap between members and non-members and the training of the shadows.
 
     The subject "risk" is the attack that was chosen, and "maximum" the best of all on the attacked model, which is too
     high because it is chosen with a look at the result.
     """
-    rows = []
-    members = int(target.member.sum())
-    chance = membership.by_chance(len(target) - members)
-    for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
-        rows += [
-            Measure(attack, metric, value, *ranges[name][metric], chance.get(metric, membership.NAN))
-            for metric, value in found[name].items()
-        ]
-    rows += [Measure("maximum", metric, value) for metric, value in membership.worst_case(list(found.values())).items()]
+    named = found | {"risk": found[chosen]}
+    rows = [row for name, one in named.items() for row in one.measures(name)]
+    worst = membership.worst_case([dict(one.values) for one in found.values()])
+    rows += [Measure("maximum", metric, value) for metric, value in worst.items()]
     rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in found]
-    for attack, name in [*((name, name) for name in found), ("risk", chosen)]:
-        rows += record_epsilons(attack, found[name], ranges[name], members, len(target) - members)
-    for attack in (*found, "risk", "maximum"):
-        rows += [
-            Measure(attack, "members", float(members)),
-            Measure(attack, "nonmembers", float(len(target) - members)),
-        ]
+    rows += [row for name, one in named.items() for row in one.epsilons(name)]
+    sizes = {"members": found[chosen].members, "nonmembers": found[chosen].nonmembers}
+    rows += [Measure(name, side, float(size)) for name in (*named, "maximum") for side, size in sizes.items()]
     right = target.logits.argmax(axis=1) == target.labels
-    inside, outside = (
-        float(right[part].mean()) if part.any() else membership.NAN for part in (target.member, ~target.member)
-    )
-    rows += [Measure("model", "accuracy_members", inside), Measure("model", "accuracy_nonmembers", outside)]
-    rows += [Measure("model", "gap", inside - outside)]
-    for name in ("accuracy", "epochs"):
-        rows.append(Measure("shadows", name, float(np.mean([getattr(shadow, name) for shadow in shadows]))))
-    return (*rows, Measure("shadows", "members", float(np.mean([shadow.member.sum() for shadow in shadows]))))
+    inside, outside = (float(right[part].mean()) if part.any() else NAN for part in (target.member, ~target.member))
+    accuracies = {"accuracy_members": inside, "accuracy_nonmembers": outside, "gap": inside - outside}
+    rows += [Measure("model", name, value) for name, value in accuracies.items()]
+    training = [(one.accuracy, one.epochs, one.member.sum()) for one in shadows]
+    means = zip(("accuracy", "epochs", "members"), zip(*training, strict=True), strict=True)
+    return (*rows, *(Measure("shadows", name, float(np.mean(values))) for name, values in means))
 
 
 def score_table(scores: dict[str, np.ndarray], answers: Answers) -> Scores:

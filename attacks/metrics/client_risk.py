@@ -10,28 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, client_rates
-
-Bools = NDArray[np.bool_]
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from algorithms.core.messages import Doubles, Ints
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, balanced_accuracy
 
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """The attacked examples that belong to clients, each under one model.
+    """The attacked examples that belong to clients, n of them, each under one model."""
 
-    Attributes:
-        score: [n] 0 or more is the decision "member".
-        member: [n] whether a client trained on the example.
-        client: [n] its owner; for a held-out example, the client whose records it looks like.
-    """
-
-    score: Doubles
-    member: Bools
-    client: Ints
+    score: Doubles  # [n] 0 or more is the decision "member"
+    member: Bools  # [n] whether a client trained on the example
+    client: Ints  # [n] its owner; for a held-out example, the client whose records it looks like
 
     def of(self, clients: Bools) -> Attacked:
         """Return the examples of some clients, given as a mask [clients]."""
@@ -50,10 +40,7 @@ class Attacked:
     @property
     def accuracy(self) -> float:
         """(TPR + TNR) / 2; NaN without members or with fewer than ten non-members."""
-        said, members = self.score >= 0, int(self.member.sum())
-        if not members or len(self.member) - members < FEWEST_NONMEMBERS or np.isnan(self.score).any():
-            return NAN
-        return float(said[self.member].mean() + (~said[~self.member]).mean()) / 2
+        return NAN if (~self.member).sum() < FEWEST_NONMEMBERS else balanced_accuracy(self.score, self.member)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +64,19 @@ class ClientRisks:
 
 def client_risks(attacked: Attacked, peers: Ints) -> ClientRisks:
     """Compute the risk of each client; equal ``peers`` [clients] look alike and use the same model."""
-    tpr, tnr, members, nonmembers = client_rates(attacked.score >= 0, attacked.member, attacked.client, len(peers))
-    rejected = np.where(nonmembers > 0, np.nan_to_num(tnr) * nonmembers, 0)
+
+    def count(chosen: Bools) -> Ints:
+        return np.bincount(attacked.client[chosen & (attacked.client >= 0)], minlength=len(peers))
+
+    said, member = attacked.score >= 0, attacked.member
+    members, nonmembers, rejected = count(member), count(~member), count(~said & ~member)
     _, place = np.unique(peers, return_inverse=True)
-    counted = np.bincount(place, nonmembers)[place].astype(np.int64)
-    common = np.divide(np.bincount(place, rejected)[place], counted, out=np.full(len(peers), NAN), where=counted > 0)
     few = nonmembers < FEWEST_NONMEMBERS
-    counted = np.where(few, counted, nonmembers)
-    shared = np.where(few, common, tnr)
-    return ClientRisks(tpr, np.where(counted < FEWEST_NONMEMBERS, NAN, shared), members, counted)
+    rejected = np.where(few, np.bincount(place, rejected)[place], rejected)
+    nonmembers = np.where(few, np.bincount(place, nonmembers)[place].astype(np.int64), nonmembers)
+    tnr = np.where(nonmembers < FEWEST_NONMEMBERS, NAN, _share(rejected, nonmembers))
+    return ClientRisks(_share(count(said & member), members), tnr, members, nonmembers)
+
+
+def _share(part: Ints, whole: Ints) -> Doubles:
+    return np.divide(part, whole, out=np.full(len(part), NAN), where=whole > 0)

@@ -34,14 +34,11 @@ CHUNK = 2**18  # copies of examples that are held at a time, so that they stay i
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Either the members or the non-members, n of them, sorted by score from the highest.
-
-    ``cluster`` [n] is the position of each example's cluster; there are n ``clusters`` if examples are resampled alone.
-    """
+    """Either the members or the non-members, n of them, sorted by score from the highest."""
 
     scores: Doubles
-    cluster: Ints
-    clusters: int
+    cluster: Ints  # [n] position of each example's cluster
+    clusters: int  # n if examples are resampled alone
 
     def copies(self, draws: int, rng: np.random.Generator) -> Doubles:
         """Draw as many clusters as there are, with replacement: the copies of each example [draws, n]."""
@@ -60,16 +57,7 @@ def intervals(
 
     If ``owner`` [n] is given, whole clients are resampled, because the records of one client are not independent; an
     example of nobody (negative) is resampled alone. With less than about ten clients such intervals are too narrow.
-
-    Args:
-        scores: [n] scores of an attack; "member" is decided at 0.
-        member: [n] whether the example is a member.
-        rng: draws the resamples.
-        resamples: number of resamples.
-        owner: [n] the client to whom each example belongs.
-
-    Returns:
-        Both ends for each of `MEASURES`; NaN where the measure is, and if all of a side belong to the same client.
+    Both ends are NaN where the measure is, and if all of a side belong to the same client.
     """
     values = measure(scores, member)
     if np.isnan(values["balanced_accuracy"]):
@@ -105,13 +93,8 @@ def _resampled(inside: _Side, outside: _Side, rng: np.random.Generator, resample
 def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembers: Doubles) -> Doubles:
     """Compute every measure of resampled examples, [measures, draws] in the order of `MEASURES`.
 
-    A TPR at a small false positive rate is computed from however few non-members.
-
-    Args:
-        inside: [m] the members' scores from the highest to the lowest.
-        outside: [n] the non-members' scores from the highest to the lowest.
-        members: [draws, m] copies of each member, one or more in all.
-        nonmembers: [draws, n] copies of each non-member, one or more in all.
+    ``inside`` [m] and ``outside`` [n] are scores from the highest to the lowest, ``members`` [draws, m] and ``nonmembers``
+    [draws, n] the copies of each. A TPR at a small false positive rate is computed from however few non-members.
     """
     hits, false = (np.cumsum(copies, axis=1) for copies in (members, nonmembers))
     hits, false = (np.pad(counts, ((0, 0), (1, 0))) for counts in (hits, false))  # [:, k]: copies of the k highest

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from algorithms.core.messages import Doubles as Doubles
+from algorithms.core.messages import Ints as Ints
+
 Bools = NDArray[np.bool_]
 
 # What guessing gives with very many non-members (with few: `by_chance`); the two rates of a decision depend on how often it
@@ -104,22 +105,21 @@ def confidence(shadow: Outputs, target: Outputs) -> Doubles:
     return confidences(target.logits, target.labels) - thresholds[target.labels]
 
 
-def class_thresholds(signal: Doubles, labels: Ints, member: Bools, classes: int) -> Doubles:
-    """Return the best threshold on a signal [n] of each class [classes]; where a class lacks a side, that of all."""
+def class_thresholds(signal: Doubles, labels: Ints, member: Bools, classes: int, fewest: int = 1) -> Doubles:
+    """Return each class's best threshold on a signal [n], [classes]; that of all if a side has fewer than ``fewest``."""
     thresholds = np.full(classes, best_threshold(signal, member))
     for label in np.unique(labels):
         own = labels == label
-        if 0 < member[own].sum() < own.sum():
+        if min((own & member).sum(), (own & ~member).sum()) >= fewest:
             thresholds[label] = best_threshold(signal[own], member[own])
     return thresholds
 
 
 def gap(shadow: Outputs, target: Outputs) -> Doubles:
-    """Score examples with the gap attack (Yeom et al. 2018): a member is whatever the model classifies rightly.
+    """Score examples, +-0.5 [n], with the gap attack (Yeom et al. 2018): a member is what the model classifies rightly.
 
-    It has nothing to tune: ``shadow`` is not read. Its balanced accuracy is exactly ``0.5 + (accuracy on members -
-    accuracy on non-members) / 2``. Scores [n] are 0.5 where the predicted class is the true one, otherwise -0.5; NaN
-    where an output is.
+    Nothing is tuned: ``shadow`` is not read. Its balanced accuracy is exactly ``0.5 + (accuracy on members - accuracy on
+    non-members) / 2``. NaN where an output is.
     """
     score = np.where(target.logits.argmax(axis=1) == target.labels, 0.5, -0.5)
     return np.where(np.isnan(target.logits).any(axis=1), NAN, score)
@@ -200,24 +200,6 @@ def rates(said: Bools, member: Bools) -> tuple[float, float]:
     return tpr, tnr
 
 
-def client_rates(said: Bools, member: Bools, client: Ints, clients: int) -> tuple[Doubles, Doubles, Ints, Ints]:
-    """Compute the rates of decisions ``said`` [n] on each client's examples; nobody's (negative) do not count.
-
-    Returns:
-        True positive and true negative rates, members and non-members, [clients] each; rates are NaN without examples.
-    """
-
-    def count(chosen: Bools) -> Ints:
-        return np.bincount(client[chosen & (client >= 0)], minlength=clients)
-
-    members, nonmembers = count(member), count(~member)
-    return _share(count(said & member), members), _share(count(~said & ~member), nonmembers), members, nonmembers
-
-
-def _share(part: Ints, whole: Ints) -> Doubles:
-    return np.divide(part, whole, out=np.full(len(part), NAN), where=whole > 0)
-
-
 def balanced_accuracy(scores: Doubles, member: Bools) -> float:
     """Return (TPR + TNR) / 2 of the decision ``score >= 0`` (Jung et al., algorithm 2), however few the examples.
 
@@ -242,16 +224,11 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
         return dict.fromkeys(MEASURES, NAN)
     tpr, tnr = rates(scores >= 0, member)
     highest = float((scores[~member] == scores.max()).mean())
-    return {
-        "balanced_accuracy": (tpr + tnr) / 2,
-        "tpr": tpr,
-        "tnr": tnr,
-        "auc": auc(scores, member),
-        **{
-            name: tpr_at_fpr(scores, member, limit) if limit * nonmembers >= 1 and highest <= limit else NAN
-            for name, limit in LIMITS.items()
-        },
-    }
+    found = {"balanced_accuracy": (tpr + tnr) / 2, "tpr": tpr, "tnr": tnr, "auc": auc(scores, member)}
+    for name, limit in LIMITS.items():
+        enough = limit * nonmembers >= 1 and highest <= limit
+        found[name] = tpr_at_fpr(scores, member, limit) if enough else NAN
+    return found
 
 
 def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
@@ -261,11 +238,9 @@ def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
     upwards: three attacks at chance on n members and n non-members give more than 0.5 on average, by up to about ``0.3
     / sqrt(n)``.
     """
-    known = [measures for measures in attacks if not np.isnan(measures["balanced_accuracy"])]
+    known = [one for one in attacks if not np.isnan(one["balanced_accuracy"])]
     if not known:
         return dict.fromkeys(MEASURES, NAN)
-    accurate = max(known, key=lambda measures: measures["balanced_accuracy"])
-    worst = {}
-    for name in MEASURES:
-        worst[name] = max((one[name] for one in known if not np.isnan(one[name])), default=NAN)
-    return {**worst, "tpr": accurate["tpr"], "tnr": accurate["tnr"]}
+    worst = {name: max((one[name] for one in known if not np.isnan(one[name])), default=NAN) for name in MEASURES}
+    accurate = max(known, key=lambda one: one["balanced_accuracy"])
+    return worst | {name: accurate[name] for name in ("tpr", "tnr")}

@@ -35,25 +35,13 @@ PARTS = 1000  # equally probable parts of a normal distribution
 
 
 def record_epsilons(
-    subject: str,
-    found: Mapping[str, float],
-    ranges: Mapping[str, tuple[float, float]],
-    members: int,
-    nonmembers: int,
+    subject: str, found: Mapping[str, float], ranges: Mapping[str, tuple[float, float]], members: int, nonmembers: int
 ) -> list[Measure]:
-    """Return the measures of an attack (``subject``) on so many ``members`` and ``nonmembers`` of one model.
+    """Return the measures of an attack (``subject``) on so many members and non-members of one model.
 
-    Args:
-        subject: the attack.
-        found: its measures by name, as `attacks.metrics.membership.measure` returns them.
-        ranges: the ends of their 95 % intervals over examples.
-        members: number of attacked members.
-        nonmembers: number of attacked non-members.
-
-    Returns:
-        ``epsilon_record`` from the AUC and ``epsilon_record_at_1_fpr`` (and ``_01``) from the true positive rate
-        there, each
-        with the interval that follows, and ``epsilon_record_most``. What is not finite is NaN.
+    They follow from what `attacks.metrics.membership.measure` has ``found`` and the ends of its 95 % intervals:
+    ``epsilon_record`` from the AUC and ``epsilon_record_at_1_fpr`` (and ``_01``) from the true positive rate there, each
+    with its interval, and ``epsilon_record_most``. What is not finite is NaN.
     """
     told = {"epsilon_record": attacks.of_auc(found["auc"], *ranges["auc"], comparisons=members * nonmembers)}
     chance = {"epsilon_record": of_auc_by_chance(members, nonmembers)}
@@ -62,10 +50,10 @@ def record_epsilons(
             own, rate = f"epsilon_record_{name.removeprefix('tpr_')}", tpr_by_chance(nonmembers, limit)
             told[own] = attacks.of_rates(found[name], rate, *ranges[name])
             chance[own] = of_tpr_by_chance(members, nonmembers, limit)
-    rows = [
-        Measure(subject, name, _finite(one.epsilon), _finite(one.low), _finite(one.high), chance=chance[name])
-        for name, one in told.items()
-    ]
+    rows = []
+    for name, one in told.items():
+        known = (value if np.isfinite(value) else NAN for value in (one.epsilon, one.low, one.high))
+        rows.append(Measure(subject, name, *known, chance[name]))
     return [*rows, Measure(subject, "epsilon_record_most", _most(members + nonmembers))]
 
 
@@ -126,7 +114,3 @@ def of_tpr_by_chance(members: int, nonmembers: int, limit: float) -> float:
 @lru_cache(maxsize=256)
 def _most(examples: int) -> float:
     return bounds.one_run_bound(examples, examples, examples, attacks.DELTA) if examples else NAN
-
-
-def _finite(value: float) -> float:
-    return value if np.isfinite(value) else NAN
