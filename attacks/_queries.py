@@ -40,6 +40,12 @@ def dressed(data: Federation, stored: Examples, wearer: Ints | int, rng: np.rand
     return Examples(data.prepare(stored.x, strengths), stored.y)
 
 
+def kept_back(data: Federation) -> Ints:
+    """Count the test examples and non-members of each client's own, [clients]."""
+    owners = np.concatenate([data.test_owner, data.nonmember_owner])
+    return np.bincount(owners[owners != NOBODY], minlength=data.clients)
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """Training examples of some clients, and non-members that look like them, ready for the model; n in all."""

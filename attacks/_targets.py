@@ -24,65 +24,38 @@ transform in turn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
-from algorithms.interfaces import Problems
+from algorithms.core.messages import Doubles, Weights
+from attacks._queries import dressed, kept_back
 from attacks.metrics import membership
-from attacks.metrics.membership import FEWEST_NONMEMBERS
+from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from datasets.federation import DataError, Examples, Federation, Ints, examples_of_both, joined
 from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
+    from attacks import fedmia, sia
     from attacks.interfaces import SeenUpdates, Stream
 
 
-Doubles = NDArray[np.float64]
-
-
-class Targeting(Protocol):
-    """The fields of an attack that decide on its targets; see `attacks.sia.Config`."""
-
-    @property
-    def targets(self) -> int: ...
-    @property
-    def pool(self) -> Literal["training", "all"]: ...
-
-
-class Config(Targeting, Protocol):
-    """The fields that decide on the records of a passive server; see `attacks.fedmia.Config`."""
-
-    @property
-    def nonmembers(self) -> Literal["outside", "other_client"]: ...
-    @property
-    def compared(self) -> int: ...
-    @property
-    def center(self) -> Literal["label", "none"]: ...
-    @property
-    def references(self) -> int: ...
-
-
-def targets(config: Targeting, data: Federation, stream: Stream) -> Ints:
+def targets(config: sia.Config | fedmia.Config, data: Federation, stream: Stream) -> Ints:
     """Draw the attacked examples of every client, equally many of each: [clients, n]. Raises DataError if one has none.
 
     The positions count the training examples first and then the test examples; they depend on the seed, not on the
     round.
     """
-    pools = [_pool(config, data, i) for i in range(data.clients)]
+    pools = []
+    for client in range(data.clients):
+        tested = len(data.train) + np.flatnonzero((data.test_owner == client) & (config.pool == "all"))
+        pools.append(np.append(np.arange(data.offsets[client], data.offsets[client + 1]), tested))
     size = min(config.targets, *map(len, pools))
     if size < 1:
         raise DataError(f"source inference needs 1 training example or more of every client of {data.name}")
     drawn = [stream("attack_targets", i).choice(own, size, replace=False) for i, own in enumerate(pools)]
     return np.sort(drawn, axis=1)
-
-
-def _pool(config: Targeting, data: Federation, client: int) -> Ints:
-    trained_on = np.arange(data.offsets[client], data.offsets[client + 1])
-    tested_on = len(data.train) + np.flatnonzero(data.test_owner == client)
-    return trained_on if config.pool == "training" else np.concatenate([trained_on, tested_on])
 
 
 def examples_at(data: Federation, places: Ints) -> Examples:
@@ -104,8 +77,6 @@ def model_losses(seen: SeenUpdates, examples: Examples) -> Doubles:
     The models are used as the server receives them (with each client's own running statistics), in evaluation mode, and
     all are queried with the same examples in the same order.
     """
-    from algorithms.core.messages import Weights
-
     losses = np.empty((len(seen.clients), len(examples)))
     updates = zip(losses, seen.params, seen.buffers, strict=True) if len(examples) else ()
     for row, own, statistics in updates:
@@ -120,26 +91,16 @@ class Records:
     """The R records that a passive server asks about, and references; they depend on the seed, not on the round.
 
     Records have numbers: first all clients' members, client by client, and then ``outside``.
-
-    Attributes:
-        members: [clients, n] positions of members among the training examples.
-        numbers: [clients, n + m] numbers of each client's members, and then of its non-members.
-        examples: [clients, n + m] numbers of their examples: equal for one example that wears two transforms.
-        outside: non-members that are no client's members, ready for the model.
-        references: ready for the model, r for each transform; none if nothing is centered.
-        labels: [R] of the records.
-        transforms: [R] number of the transform that each record wears, its client's; 0 if there are no transforms.
-        reference_labels: [r] of the references with any transform.
     """
 
-    members: Ints
-    numbers: Ints
-    examples: Ints
-    outside: Examples
-    references: Examples
-    labels: Ints
-    transforms: Ints
-    reference_labels: Ints
+    members: Ints  # [clients, n] positions of members among the training examples
+    numbers: Ints  # [clients, n + m] numbers of each client's members, and then of its non-members
+    examples: Ints  # [clients, n + m] numbers of their examples: equal for one example that wears two transforms
+    outside: Examples  # non-members that are no client's members, ready for the model
+    references: Examples  # ready for the model, r for each transform; none if nothing is centered
+    labels: Ints  # [R] of the records
+    transforms: Ints  # [R] number of the transform that each record wears, its client's; 0 if there are no transforms
+    reference_labels: Ints  # [r] of the references with any transform
 
 
 # The records that were drawn last of a federation, with what they depend on besides: to transform them takes longer than
@@ -147,26 +108,45 @@ class Records:
 _REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[Any, ...], Records]] = WeakKeyDictionary()
 
 
-def records_of(config: Config, data: Federation, stream: Stream) -> Records:
-    """Return the records of a federation for which `data_problems` is empty; nobody may change them."""
-    seed = int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
-    key = config.nonmembers, config.compared, config.targets, config.pool, config.center, config.references, seed
+def records_of(config: fedmia.Config, data: Federation, stream: Stream) -> Records:
+    """Return the records of a federation for which `fedmia.data_problems` is empty; nobody may change them."""
+    key = config, int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
     if data not in _REMEMBERED or _REMEMBERED[data][0] != key:
         _REMEMBERED[data] = key, _records(config, data, stream)
     return _REMEMBERED[data][1]
 
 
-def _records(config: Config, data: Federation, stream: Stream) -> Records:
+def _records(config: fedmia.Config, data: Federation, stream: Stream) -> Records:
     members, plain = targets(config, data, stream), data.prepare.transform == "none"
     inside = np.arange(members.size).reshape(members.shape)
-    outside, references = _outside(config, data, stream), _references(config, data, stream)
+    holds, size = holds_out(data), outsiders(config, data)
+    nobodys = np.flatnonzero(data.nonmember_owner == NOBODY)
+    compared = nobodys[:0]
+    if count := of_nobody(config, data):
+        compared = np.sort(stream("attack_targets", 0, 9).choice(nobodys, count, replace=False))
+
+    def wearing(stored: Examples, client: int) -> Examples:
+        return dressed(data, stored, client, stream("attack_targets", client, 7))
+
     if config.nonmembers == "other_client":
-        own = same = _of_others(config, members, stream)
+        outside, own = data.train[:0], _of_others(config, members, stream)
+        same = own
+    elif plain and not holds.any():  # all clients are compared with the same examples, which look the same for all
+        outside = wearing(data.nonmembers[compared], 0)
+        own = same = members.size + np.tile(np.arange(size), (data.clients, 1))
     else:
-        size, common = _outsiders(config, data), np.arange(_outsiders(config, data))
-        each = np.arange(data.clients * size).reshape(-1, size)
-        own = members.size + (np.tile(common, (data.clients, 1)) if _shared(data) else each)
-        same = members.size + np.where(_holds_out(data)[:, None], size + each, common)
+        parts = []
+        for i in range(data.clients):
+            tested, held = _own(data, i, size, stream) if holds[i] else (data.test[:0], data.nonmembers[compared])
+            parts += [tested, wearing(held, i)]
+        outside, each = joined(parts), np.arange(data.clients * size).reshape(-1, size)
+        own, same = members.size + each, members.size + np.where(holds[:, None], size + each, np.arange(size))
+    stored = data.shadow if len(data.shadow) else data.nonmembers[np.setdiff1d(nobodys, compared)]
+    references = data.train[:0]
+    if config.center != "none":
+        chosen = stream("attack_targets", 0, 13).choice(len(stored), min(config.references, len(stored)), replace=False)
+        drawn = stored[np.sort(chosen)]
+        references = joined([wearing(drawn, i) for i in range(1 if plain else data.clients)])
     sides = [np.repeat(np.arange(data.clients), count // data.clients) for count in (members.size, len(outside))]
     return Records(
         members=members,
@@ -180,113 +160,38 @@ def _records(config: Config, data: Federation, stream: Stream) -> Records:
     )
 
 
-def _shared(data: Federation) -> bool:
-    """Return whether all clients are compared with the same examples, which look the same for all."""
-    return data.prepare.transform == "none" and not _holds_out(data).any()
-
-
-def _of_others(config: Config, members: Ints, stream: Stream) -> Ints:
+def _of_others(config: fedmia.Config, members: Ints, stream: Stream) -> Ints:
     """Draw numbers of the other clients' members for every client, [clients, m]."""
     clients, n = members.shape
-    size = min(config.compared, (clients - 1) * n)
+    most = (clients - 1) * n
     drawn = [
-        np.sort(stream("attack_targets", i, 5).choice((clients - 1) * n, size, replace=False)) for i in range(clients)
+        stream("attack_targets", i, 5).choice(most, min(config.compared, most), replace=False) for i in range(clients)
     ]
-    own = np.stack(drawn)
+    own = np.sort(drawn, axis=1)
     return own + np.where(own >= n * np.arange(clients)[:, None], n, 0)  # the client's own n members are left out
 
 
-def _outside(config: Config, data: Federation, stream: Stream) -> Examples:
-    if config.nonmembers == "other_client":
-        return data.train[:0]
-    size, holding, common = _outsiders(config, data), _holds_out(data), _compared_of_nobody(config, data, stream)
-    if _shared(data):
-        return _dressed(data, data.nonmembers[common], 0, stream)
-    return joined(
-        [
-            _own(data, i, size, stream) if holding[i] else _dressed(data, data.nonmembers[common], i, stream)
-            for i in range(data.clients)
-        ]
-    )
-
-
-def _compared_of_nobody(config: Config, data: Federation, stream: Stream) -> Ints:
-    """Draw the non-members of nobody with whom clients are compared, as positions among all non-members."""
-    common = np.flatnonzero(data.nonmember_owner == NOBODY)
-    size = _of_nobody(config, data)
-    drawn: Ints = np.sort(stream("attack_targets", 0, 9).choice(common, size, replace=False)) if size else common[:0]
-    return drawn
-
-
-def _of_nobody(config: Config, data: Federation) -> int:
-    """Return the number of non-members of nobody with whom clients are compared."""
-    return 0 if config.nonmembers == "other_client" or _holds_out(data).all() else _outsiders(config, data)
-
-
-def _references(config: Config, data: Federation, stream: Stream) -> Examples:
-    if config.center == "none":
-        return data.train[:0]
-    stored = data.shadow
-    if not len(stored):
-        nobodys, compared = np.flatnonzero(data.nonmember_owner == NOBODY), _compared_of_nobody(config, data, stream)
-        stored = data.nonmembers[np.setdiff1d(nobodys, compared)]
-    size = min(config.references, len(stored))
-    drawn = stored[np.sort(stream("attack_targets", 0, 13).choice(len(stored), size, replace=False))]
-    wearing = [0] if data.prepare.transform == "none" else range(data.clients)
-    return joined([_dressed(data, drawn, i, stream) for i in wearing])
-
-
-def _own(data: Federation, client: int, size: int, stream: Stream) -> Examples:
-    """Draw non-members among the test and held-out examples of a client, which wear its transform already or get it."""
+def _own(data: Federation, client: int, size: int, stream: Stream) -> tuple[Examples, Examples]:
+    """Draw non-members among a client's test examples, which wear its transform, and its held-out ones, which do not."""
     tested, held = (np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner))
     drawn = np.sort(stream("attack_targets", client, 5).choice(len(tested) + len(held), size, replace=False))
-    first = data.test[tested[drawn[drawn < len(tested)]]]
-    rest = _dressed(data, data.nonmembers[held[drawn[drawn >= len(tested)] - len(tested)]], client, stream)
-    return joined([first, rest])
+    first = drawn < len(tested)
+    return data.test[tested[drawn[first]]], data.nonmembers[held[drawn[~first] - len(tested)]]
 
 
-def _dressed(data: Federation, stored: Examples, client: int, stream: Stream) -> Examples:
-    """Return stored examples of nobody with the transform of ``client``, ready for the model."""
-    strengths = data.draw_strengths(np.full(len(stored), client), stream("attack_targets", client, 7))
-    return Examples(data.prepare(stored.x, strengths), stored.y)
-
-
-def _holds_out(data: Federation) -> np.ndarray:
+def holds_out(data: Federation) -> Bools:
     """Return whether each client is compared with examples of its own, [clients]."""
     owners = data.nonmember_owner
     needs = np.isin(np.arange(data.clients), owners) | ((owners == NOBODY).sum() < FEWEST_NONMEMBERS)
-    found: np.ndarray = needs & (_held(data) >= FEWEST_NONMEMBERS)
-    return found
+    return needs & (kept_back(data) >= FEWEST_NONMEMBERS)
 
 
-def _held(data: Federation) -> Ints:
-    owners = np.concatenate([data.test_owner, data.nonmember_owner])
-    return np.bincount(owners[owners >= 0], minlength=data.clients)
-
-
-def _outsiders(config: Config, data: Federation) -> int:
+def outsiders(config: fedmia.Config, data: Federation) -> int:
     """Return the number of non-members of each client: the same for all, so that their results can be compared."""
-    holding, nobody = _holds_out(data), int((data.nonmember_owner == NOBODY).sum())
-    available = np.where(holding, _held(data), nobody)
+    available = np.where(holds_out(data), kept_back(data), (data.nonmember_owner == NOBODY).sum())
     return min(config.compared, int(available.min()))
 
 
-def data_problems(config: Config, data: Federation) -> Problems:
-    """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
-    if data.sizes.min() < 1:
-        return [("targets", f"fedmia asks about training examples of every client, and one of {data.name} has none")]
-    others = config.nonmembers == "other_client"
-    most = (data.clients - 1) * int(min(config.targets, data.sizes.min()))
-    if (count := min(config.compared, most) if others else _outsiders(config, data)) < FEWEST_NONMEMBERS:
-        remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
-        sentence = (
-            f"fedmia compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has {count}"
-        )
-        return [("nonmembers", f"{sentence} for one of them; {remedy}")]
-    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _of_nobody(config, data)
-    if config.center == "label" and left < FEWEST_NONMEMBERS:
-        sentence = (
-            f"fedmia centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has"
-        )
-        return [("center", f"{sentence} {left}; raise data.shadow_size, or set center: none")]
-    return []
+def of_nobody(config: fedmia.Config, data: Federation) -> int:
+    """Return the number of non-members of nobody with whom clients are compared."""
+    return 0 if config.nonmembers == "other_client" or holds_out(data).all() else outsiders(config, data)

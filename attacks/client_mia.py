@@ -33,7 +33,7 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Problems, Run
-from attacks._queries import asked, dressed, set_aside
+from attacks._queries import asked, dressed, kept_back, set_aside
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import membership
 from attacks.metrics.chance import worst_by_chance
@@ -169,8 +169,8 @@ def lesson(config: Config, data: Federation, client: int, stream: Stream) -> tup
         common = reserved(config, data, stream)
         wanted = min(len(common), max(len(own), FEWEST))
         outside = np.concatenate([outside, np.sort(rng.choice(common, wanted, replace=False))])
-    kept_back = dressed(data, data.nonmembers[outside], client, rng)
-    examples = joined([own, data.test[tests], kept_back] if len(tests) else [own, kept_back])
+    others = dressed(data, data.nonmembers[outside], client, rng)
+    examples = joined([own, data.test[tests], others] if len(tests) else [own, others])
     return examples, np.arange(len(examples)) < len(own)
 
 
@@ -220,19 +220,13 @@ def data_problems(config: Config, data: Federation) -> Problems:
     return []
 
 
-def _own_outside(data: Federation) -> Ints:
-    """Count the examples that each client kept back [clients]."""
-    owners = np.concatenate([data.test_owner, data.nonmember_owner])
-    return np.bincount(owners[owners != NOBODY], minlength=data.clients)
-
-
 def _reserve_size(config: Config, data: Federation) -> int:
-    if (_own_outside(data) >= FEWEST).all():
+    if (kept_back(data) >= FEWEST).all():
         return 0
     return round(config.set_aside * int((data.nonmember_owner == NOBODY).sum()))
 
 
 def _able(config: Config, data: Federation) -> Ints:
-    outside = _own_outside(data)
+    outside = kept_back(data)
     outside = np.where(outside < FEWEST, outside + _reserve_size(config, data), outside)
     return np.flatnonzero((data.sizes >= FEWEST) & (outside >= FEWEST))

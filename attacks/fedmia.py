@@ -36,31 +36,35 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.messages import Doubles, Floats
 from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _targets
 from attacks._targets import Records
-from attacks._targets import data_problems as data_problems
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
 from attacks.metrics import client_auc, disparity, membership, out_worlds
-from attacks.metrics.membership import confidences_of_losses
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, confidences_of_losses
 from attacks.metrics.out_worlds import World
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
-from datasets.federation import DataError, Examples, Ints, joined
+from datasets.federation import DataError, Examples, Federation, Ints, joined
+from datasets.roles import NOBODY
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"]
 
 KINDS = ("updates",)
 SEES = "updates"
 LABEL = "FedMIA"
 FEWEST_CLIENTS = out_worlds.FEWEST_OTHERS + 1
-BY_LOSSES: tuple[Signal, ...] = ("fedmia_loss", "loss_series")
-BY_GRADIENTS: tuple[Signal, ...] = ("fedmia_cosine", "mean_cosine", "gradient_difference")
+SIGNALS: dict[Signal, str] = {
+    "fedmia_loss": "FedMIA by losses",
+    "loss_series": "the loss series",
+    "fedmia_cosine": "FedMIA by cosines",
+    "mean_cosine": "the mean cosine",
+    "gradient_difference": "the gradient difference",
+}
+BY_LOSSES = 2  # so many of them need no gradients
 COLUMNS = "fedmia_auc", "fedmia_auc_low", "fedmia_auc_high", "fedmia_tpr_at_1_fpr"  # of the clients' table
-NAN = float("nan")
 
 METRICS = (
     Metric(
@@ -108,11 +112,7 @@ METRICS = (
         table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
         chance="fedmia_eod_null",
     ),
-    Metric("fedmia_loss_auc", MEMBERSHIP, "AUC of FedMIA by losses", "lower", chance=0.5),
-    Metric("loss_series_auc", MEMBERSHIP, "AUC of the loss series", "lower", chance=0.5),
-    Metric("fedmia_cosine_auc", MEMBERSHIP, "AUC of FedMIA by cosines", "lower", chance=0.5),
-    Metric("mean_cosine_auc", MEMBERSHIP, "AUC of the mean cosine", "lower", chance=0.5),
-    Metric("gradient_difference_auc", MEMBERSHIP, "AUC of the gradient difference", "lower", chance=0.5),
+    *(Metric(f"{one}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5) for one, label in SIGNALS.items()),
 )
 
 
@@ -127,9 +127,7 @@ class Config(SlotConfig):
         description="what members are compared with: examples of nobody's training, or other clients' members",
     )
     # A TPR at 1 % needs a hundred. More would sharpen its threshold, and cost an evaluation of every model on each of them.
-    compared: int = Field(
-        100, ge=membership.FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out"
-    )
+    compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
     # On 16 clients with 30 digits each, the AUC is 0.82 centered and 0.63 as published.
     center: Literal["label", "none"] = Field(
         "label",
@@ -137,7 +135,7 @@ class Config(SlotConfig):
     )
     references: int = Field(
         200,
-        ge=membership.FEWEST_NONMEMBERS,
+        ge=FEWEST_NONMEMBERS,
         description="examples of the server's shadow set on which models' means are measured, at most",
         json_schema_extra=read_when(center="label"),
     )
@@ -157,7 +155,12 @@ class Config(SlotConfig):
     @property
     def measured(self) -> tuple[Signal, ...]:
         """The signals that are measured."""
-        return BY_LOSSES + (BY_GRADIENTS if self.signals == "all" else ())
+        return tuple(SIGNALS)[: None if self.signals == "all" else BY_LOSSES]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of all metrics but those of signals that are not measured, which would be empty columns."""
+        return [name for name in names_of(METRICS) if name.removesuffix("_auc") not in set(SIGNALS) - {*self.measured}]
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -173,6 +176,25 @@ def problems(config: Config, run: Run) -> Problems:
         )
         found.append(("", sentence))
     return found
+
+
+def data_problems(config: Config, data: Federation) -> Problems:
+    """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
+    if data.sizes.min() < 1:
+        return [("targets", f"fedmia asks about training examples of every client, and one of {data.name} has none")]
+    others = config.nonmembers == "other_client"
+    most = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
+    if (count := most if others else _targets.outsiders(config, data)) < FEWEST_NONMEMBERS:
+        remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
+        sentence = f"fedmia compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has"
+        return [("nonmembers", f"{sentence} {count} for one of them; {remedy}")]
+    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _targets.of_nobody(config, data)
+    if config.center == "label" and left < FEWEST_NONMEMBERS:
+        sentence = (
+            f"fedmia centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has"
+        )
+        return [("center", f"{sentence} {left}; raise data.shadow_size, or set center: none")]
+    return []
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
@@ -249,28 +271,23 @@ def round_scores(
 def _exposure(config: Config, records: Records, kept: dict[str, NDArray[Any]]) -> Exposure:
     """Compute the attack's result from the sums of scores over the attacked rounds and the records' labels."""
     clients, n = np.flatnonzero(kept["rounds"]), records.members.shape[1]
-    labels = records.labels[records.numbers[clients]]
-    names = (name for name in names_of(METRICS) if name not in _left_out(config))
-    metrics, columns, measures = (
-        dict.fromkeys(names, NAN),
-        np.full((len(COLUMNS), len(kept["rounds"])), NAN),
-        list[Measure](),
-    )
+    labels, measures = records.labels[records.numbers[clients]], list[Measure]()
+    metrics, columns = dict.fromkeys(config.metrics, NAN), np.full((len(COLUMNS), len(kept["rounds"])), NAN)
     for signal in config.measured if len(clients) else ():
         scores = kept[signal][clients] / kept["rounds"][clients, None]
         found = client_auc.measure(scores[:, :n], scores[:, n:], records.examples[clients], labels)
         name = f"{signal}_auc"
         metrics[name] = found.mean
         measures.append(Measure("clients", name, found.mean, found.mean_low, found.mean_high, 0.5))
-        if signal == config.headline:
-            ends = np.stack([found.auc, found.low, found.high])
-            measures += _of_clients(clients, name, ends, 0.5)
-            rates = tprs(scores, labels, n)
-            metrics |= _headline(found, rates)
-            columns[:, clients] = np.concatenate([ends, rates[None]])
-            if not np.isnan(rates).all():
-                wilson = disparity.wilson(rates * n, np.full(len(rates), n))
-                measures += _of_clients(clients, "tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01)
+        if signal != config.headline:
+            continue
+        rates = tprs(scores, labels, n)
+        metrics |= _headline(found, rates)
+        columns[:, clients] = found.auc, found.low, found.high, rates
+        measures += _of_clients(clients, name, columns[:3, clients], 0.5)
+        if not np.isnan(rates).all():
+            wilson = disparity.wilson(rates * n, np.full(len(rates), n))
+            measures += _of_clients(clients, "tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01)
     return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=kept)
 
 
@@ -278,11 +295,6 @@ def _of_clients(clients: Ints, metric: str, values: Doubles, chance: float) -> l
     """Return a measure of each client, given its value, low and high end: ``values`` [3, c]."""
     rows = zip(clients.tolist(), values.T.tolist(), strict=True)
     return [Measure(f"client_{i}", metric, value, low, high, chance) for i, (value, low, high) in rows]
-
-
-def _left_out(config: Config) -> set[str]:
-    """Return the metrics of signals that are not measured, which would be empty columns."""
-    return {f"{signal}_auc" for signal in BY_LOSSES + BY_GRADIENTS if signal not in config.measured}
 
 
 def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
@@ -308,31 +320,18 @@ def _headline(found: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
     aucs = found.auc[~np.isnan(found.auc)]
     if not len(aucs):
         return {}
-    null = client_auc.by_chance(found.mean, found.apart, len(aucs))
     variation = float(disparity.cov(aucs))
-    return {
-        "fedmia_auc": found.mean,
-        "fedmia_auc_low": found.mean_low,
-        "fedmia_auc_high": found.mean_high,
-        "fedmia_auc_max": float(aucs.max()),
-        "fedmia_auc_max_null": null["largest"],
-        "fedmia_tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)),
-        "fedmia_cov": variation,
-        "fedmia_cov_null": null["cov"],
-        "fedmia_fi": float(disparity.fairness_index(variation)),
-        "fedmia_fi_null": null["fi"],
-        "fedmia_eod": float(disparity.eod(aucs)),
-        "fedmia_eod_null": null["eod"],
-    }
+    metrics = {"auc": found.mean, "auc_low": found.mean_low, "auc_high": found.mean_high, "auc_max": float(aucs.max())}
+    metrics |= {"tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)), "cov": variation}
+    metrics |= {"fi": float(disparity.fairness_index(variation)), "eod": float(disparity.eod(aucs))}
+    null = client_auc.by_chance(found.mean, found.apart, len(aucs))
+    metrics |= {f"{name}_null": null[name] for name in ("auc_max", "cov", "fi", "eod")}
+    return {f"fedmia_{name}": value for name, value in metrics.items()}
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, whose scores are means over all of them."""
-    reported: Metrics = {}
-    for name in (name for name in names_of(METRICS) if name not in _left_out(config)):
-        values = defined(outcome, name)
-        reported[name] = float(values[-1]) if values else None
-    return reported
+    return {name: next(reversed(defined(outcome, name)), None) for name in config.metrics}
 
 
 def against_gradients(seen: SeenUpdates, records: Examples) -> dict[str, NDArray[Any]]:

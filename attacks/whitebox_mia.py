@@ -34,23 +34,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.messages import Doubles
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
-from attacks.metrics import disparity, intervals, membership
-from attacks.metrics.membership import FEWEST_NONMEMBERS
-from attacks.metrics.record_epsilon import record_epsilons
+from attacks._queries import dressed
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream, defined
+from attacks.metrics import disparity, membership
+from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
+from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
-    from attacks.interfaces import Stream
-
-
-Bools = NDArray[np.bool_]
-Doubles = NDArray[np.float64]
 
 KINDS = ("updates",)
 AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
@@ -103,9 +100,8 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
 
     Returns:
         ``members`` and ``nonmembers`` [c, most queries, arrays] of the c clients, NaN beyond the examples that a
-        client has;
-        ``lessons`` [m, arrays], the features of the training data, and ``taught`` [m], whether each was a member; m is
-        0 in the other blocks.
+        client has; ``lessons`` [m, arrays], the features of the training data, and ``taught`` [m], whether each was a
+        member; m is 0 in the other blocks.
     """
     data, network = seen.data, seen.network
     for _, sentence in data_problems(config, data):
@@ -114,28 +110,18 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     features = np.full((2, len(seen.clients), min(config.queries, most), arrays), np.nan)
     lessons, taught = np.empty((0, arrays)), np.empty(0, bool)
     for i, client in enumerate(seen.clients):
-        if client == config.trainer:
-            lessons, taught = _lessons(config, seen, i)
-            continue
         start = seen.sent[seen.assignment[i]]
-        update = (seen.params[i] - start.params)[None]
+        examples = attacked_examples(config, data, client, seen.stream)
+        updates = mock_updates(config, seen, i) if client == config.trainer else (seen.params[i] - start.params)[None]
         network.load(start)
-        for part, examples in zip(features, attacked_examples(config, data, client, seen.stream), strict=True):
-            part[i, : len(examples)] = cosines(network, examples, update)[:, 0]
+        found = [cosines(network, part, updates) for part in examples]
+        if client == config.trainer:
+            lessons = np.concatenate(found).reshape(-1, arrays)
+            taught = np.repeat([True, False], [len(updates) * len(part) for part in examples])
+            continue
+        for side, part in zip(features, found, strict=True):
+            side[i, : len(part)] = part[:, 0]
     return {"members": features[0], "nonmembers": features[1], "lessons": lessons, "taught": taught}
-
-
-def _lessons(config: Config, seen: SeenUpdates, position: int) -> tuple[Doubles, Bools]:
-    """Make the attack's training data: the trainer's members and non-members beside each of the mock updates.
-
-    Returns features [m, arrays], and whether each example was trained on, [m].
-    """
-    examples = attacked_examples(config, seen.data, config.trainer, seen.stream)
-    updates = mock_updates(config, seen, position)
-    seen.network.load(seen.sent[seen.assignment[position]])
-    features = np.concatenate([cosines(seen.network, part, updates) for part in examples])
-    member = np.repeat([True, False], [updates.shape[0] * len(part) for part in examples])
-    return features.reshape(-1, features.shape[2]), member
 
 
 def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
@@ -194,32 +180,24 @@ def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Train the forest and attack every other client that took part; all metrics are NaN if the trainer did not."""
-    observed, measures = seen.observed, []
-    accuracy = np.full(seen.data.clients, np.nan)
-    taught = observed["taught"]
-    if len(taught):
+    observed, accuracy, measures = seen.observed, np.full(seen.data.clients, np.nan), list[Measure]()
+    if len(taught := observed["taught"]):
         judge = forest(config, observed["lessons"], taught, seen.stream("attack_training", config.trainer, seen.round))
         for i, client in enumerate(seen.clients):
             features = np.concatenate([observed["members"][i], observed["nonmembers"][i]])
             there = ~np.isnan(features).any(axis=1)
-            if there.any():
-                member = (np.arange(len(features)) < len(observed["members"][i]))[there]
-                score = judge(features[there]) - 0.5
-                found = membership.measure(score, member)
-                ranges = intervals.intervals(score, member, seen.stream("resampling", client, seen.round))
-                accuracy[client] = found["balanced_accuracy"]
-                inside = int(member.sum())
-                chance = membership.by_chance(len(member) - inside)
-                measures += [
-                    Measure(f"client_{client}", metric, value, *ranges[metric], chance.get(metric, membership.NAN))
-                    for metric, value in found.items()
-                ]
-                measures += record_epsilons(f"client_{client}", found, ranges, inside, len(member) - inside)
+            if not there.any():
+                continue
+            member = (np.arange(len(features)) < len(observed["members"][i]))[there]
+            score, rng = judge(features[there]) - 0.5, seen.stream("resampling", client, seen.round)
+            found, subject = Success.of(score, member, rng), f"client_{client}"
+            accuracy[client] = found.values["balanced_accuracy"]
+            measures += found.measures(subject) + found.epsilons(subject)
     accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))
     if len(accuracies):
-        values = float(accuracies.mean()), float(disparity.cov(accuracies)), float(disparity.eod(accuracies))
-        metrics = dict(zip(AVERAGED, values, strict=True))
+        values = accuracies.mean(), disparity.cov(accuracies), disparity.eod(accuracies)
+        metrics = dict(zip(AVERAGED, map(float, values), strict=True))
     return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
 
 
@@ -243,16 +221,13 @@ def attacked_examples(config: Config, data: Federation, client: int, stream: Str
 
     Those of the trainer are what the attack learns from.
     """
-    rng = stream("attack_targets", client, 1)
+    rng, own = stream("attack_targets", client, 1), data.client(client)
     in_test_set, outside = held_out(config, data, client, stream)
-    size = min(config.queries, int(data.sizes[client]), len(outside))
-    inside = np.sort(rng.choice(int(data.sizes[client]), size, replace=False))
+    size = min(config.queries, len(own), len(outside))
+    inside = np.sort(rng.choice(len(own), size, replace=False))
     outside = np.sort(rng.choice(outside, size, replace=False))
-    if in_test_set:
-        return data.client(client)[inside], data.test[outside]
-    stored = data.nonmembers[outside]
-    strengths = data.draw_strengths(np.full(size, client), rng)
-    return data.client(client)[inside], Examples(data.prepare(stored.x, strengths), stored.y)
+    others = data.test[outside] if in_test_set else dressed(data, data.nonmembers[outside], client, rng)
+    return own[inside], others
 
 
 def held_out(config: Config, data: Federation, client: int, stream: Stream) -> tuple[bool, Ints]:
@@ -281,28 +256,27 @@ def _reserved(config: Config, data: Federation, pool: int) -> int:
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
     trainer, fewest = config.trainer, FEWEST_NONMEMBERS
+
+    def held(client: int) -> int:  # which examples are drawn is of no account here
+        return len(held_out(config, data, client, lambda *_place: np.random.default_rng(0))[1])
+
+    others = (client for client in range(data.clients) if client != trainer)
     if data.sizes[trainer] < fewest:
         sentence = (
             f"whitebox_mia learns on client {trainer}, which has {data.sizes[trainer]} training examples; it needs "
             f"{fewest}: set trainer to a client with more"
         )
-        return [("trainer", sentence)]
-    if (found := _count(config, data, trainer)) < fewest:
+    elif held(trainer) < fewest:
         sentence = (
             f"whitebox_mia needs {fewest} examples that nobody trains on to learn from, beside those that it asks about, "
-            f"but {data.name} has only {found} for client {trainer}, its trainer; hold more out, or set another trainer"
+            f"but {data.name} has only {held(trainer)} for client {trainer}, its trainer; hold more out, or set another "
+            "trainer"
         )
-        return [("trainer", sentence)]
-    others = (client for client in range(data.clients) if client != trainer)
-    if not any(min(_count(config, data, client), data.sizes[client]) >= fewest for client in others):
+    elif not any(min(held(client), data.sizes[client]) >= fewest for client in others):
         sentence = (
             f"whitebox_mia needs a client besides its trainer {trainer} with {fewest} training examples and {fewest} that "
             f"nobody trains on; {data.name} has none: hold more out"
         )
-        return [("trainer", sentence)]
-    return []
-
-
-def _count(config: Config, data: Federation, client: int) -> int:
-    """Count what `held_out` finds; which examples are drawn is of no account here."""
-    return len(held_out(config, data, client, lambda *_place: np.random.default_rng(0))[1])
+    else:
+        return []
+    return [("trainer", sentence)]

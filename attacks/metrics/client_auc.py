@@ -188,7 +188,7 @@ def by_chance(mean: float, apart: float, clients: int) -> dict[str, float]:
     low, high = (np.clip(mean + apart * ends, 0, 1) for ends in (least, largest))
     variations = apart * deviations / np.maximum(mean + apart * means, np.finfo(np.float64).tiny)
     return {
-        "largest": float(high.mean()),
+        "auc_max": float(high.mean()),
         "cov": float(variations.mean()),
         "fi": float((1 / (1 + variations**2)).mean()),
         "eod": float((high - low).mean()),

@@ -52,8 +52,8 @@ def record_epsilons(
             chance[own] = of_tpr_by_chance(members, nonmembers, limit)
     rows = []
     for name, one in told.items():
-        known = (value if np.isfinite(value) else NAN for value in (one.epsilon, one.low, one.high))
-        rows.append(Measure(subject, name, *known, chance[name]))
+        value, low, high = (end if np.isfinite(end) else NAN for end in (one.epsilon, one.low, one.high))
+        rows.append(Measure(subject, name, value, low, high, chance[name]))
     return [*rows, Measure(subject, "epsilon_record_most", _most(members + nonmembers))]
 
 

@@ -61,7 +61,7 @@ def test_exchangeable_records_are_at_a_half_within_the_intervals_and_as_unequal_
     assert 0.92 < inside < 0.97
     assert 0.92 < np.mean([one.mean_low <= 0.5 <= one.mean_high for one in drawn]) < 0.98
     nulls = [by_chance(one.mean, one.apart, clients) for one in drawn[:60]]
-    for name, of in (("cov", disparity.cov), ("eod", disparity.eod), ("largest", np.max)):
+    for name, of in (("cov", disparity.cov), ("eod", disparity.eod), ("auc_max", np.max)):
         difference = np.array([of(one.auc) for one in drawn]).mean() - np.mean([one[name] for one in nulls])
         assert difference == pytest.approx(0, abs=0.07 * np.mean([one[name] for one in nulls])), name
     variations = [disparity.cov(one.auc) for one in drawn]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attacks import client_mia
+from attacks._queries import asked
 from attacks.client_mia import Config, attackers, audit, data_problems, learn, lesson, reserved
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, losses
@@ -74,18 +75,16 @@ def test_nothing_is_learned_from_what_is_asked_about(noise, network):
     assert learned[0].tobytes() == learned[1].tobytes()
 
 
-def test_what_is_set_aside_is_never_asked_about(noise, network):
+def test_what_is_set_aside_is_never_asked_about(noise):
     """The examples that are set aside are NaN, and those that are asked about are not."""
-    config = Config(**FIXED, queries=10_000)
-    aside = reserved(config, noise, streams())
+    aside = reserved(Config(), noise, streams())
     x = noise.nonmembers.x.copy()
     x[aside] = np.nan
     data = replace(noise, nonmembers=Examples(x, noise.nonmembers.y))
-    model = AttackedModel(cluster_of(data, 0), network, network.initial(np.random.default_rng(0)), (), None)
-    outputs, owner = client_mia._ask(config, model, aside, np.random.default_rng(0))
-    assert np.isfinite(outputs.logits).all()
-    assert (~outputs.member).sum() == NONMEMBERS - len(aside)
-    assert owner[outputs.member].tolist() == np.repeat([0, 1, 2], EACH).tolist()
+    found = asked(10_000, data, np.arange(3), np.random.default_rng(0), aside=aside)
+    assert np.isfinite(found.outside.x).all()
+    assert (~found.member).sum() == NONMEMBERS - len(aside)
+    assert found.owner[found.member].tolist() == np.repeat([0, 1, 2], EACH).tolist()
 
 
 def test_an_attacker_learns_from_its_own_test_examples_and_hold_outs_if_they_suffice(noise):

@@ -7,10 +7,9 @@ import pytest
 
 from algorithms.core.network import Network
 from attacks import shadow_mia
-from attacks._shadows import Answers
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, balanced_accuracy, measure
-from attacks.shadow_mia import Config, audit, divide
+from attacks.shadow_mia import Answers, Config, audit, divide
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve

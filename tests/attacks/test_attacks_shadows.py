@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from algorithms.engine.federation import train_model
-from attacks.shadow_mia import Config, ShadowJob, shadow_jobs, train_shadow
+from attacks._shadows import ShadowJob
+from attacks.shadow_mia import Config, shadow_jobs, train_shadow
 from datasets.federation import DataError, Examples, Preparation
 from orchestrator.config.run import resolve
 from tests.support.toy_federation import CLIENTS, EACH, HALVES, RUN, SHADOWS, cluster_of, seeds
