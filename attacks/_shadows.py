@@ -4,8 +4,8 @@ A shadow model imitates the attacked one. It is the result of a small federation
 rounds, epochs, aggregation and privacy mechanism, whose clients hold examples of the server's shadow set; or, as an
 alternative, a single model that is trained until it is as accurate on its examples as the attacked one is on its own.
 
-A job holds everything that its model depends on besides the shadow set and the run. An equal job therefore gives an
-equal model, and a model that was trained for it before can be reused.
+``config`` is that of `attacks.shadow_mia`. A job holds everything that its model depends on besides the shadow set and
+the run. An equal job therefore gives an equal model, and a model that was trained for it before can be reused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
 import numpy as np
@@ -30,7 +30,6 @@ from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
-    from attacks.shadow_mia import Config
 
 Role = Literal["shadow", "probe"]
 NO_STATE = np.empty(0, np.uint8)
@@ -83,7 +82,7 @@ def pool_outputs(shadows: Sequence[Outputs]) -> Outputs:
     return Outputs(*map(np.concatenate, parts))
 
 
-def shadow_size(config: Config, members: int, available: int) -> int:
+def shadow_size(config: Any, members: int, available: int) -> int:
     """Return the number of examples that a shadow model is trained on, which is also the number of its non-members.
 
     ``members`` are the training examples of the attacked model's clients, ``available`` those of the shadow set.
@@ -108,7 +107,7 @@ def client_sizes(sizes: Ints, total: int) -> Ints:
 
 
 def shadow_jobs(
-    config: Config, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
+    config: Any, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
 ) -> tuple[ShadowJob, ...]:
     """Return the shadow models that are needed to attack the model of a cluster, trained for so many ``rounds``.
 
@@ -151,7 +150,7 @@ def shadow_jobs(
     return tuple(job(k) for k in range(config.shadows + (config.signal == "server_only")))
 
 
-def _strengths(config: Config, data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
+def _strengths(config: Any, data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
     """Draw the transform strengths of the whole shadow set, [n shadow]; examples with an owner get the owner's."""
     if config.shadow_transform == "none":
         return untransformed(data, len(owners))

@@ -16,6 +16,8 @@ member's.
 Where clients have labels of their own and non-members are nobody's, a label would tell that a record is none of a
 client's. So what is measured takes non-members as if they had the client's labels (`metrics.client_auc`).
 
+``config`` is that of `attacks.fedmia` or `attacks.sia`.
+
 By references the server learns what a model makes of a label, whoever has the record (`metrics.out_worlds.centered`):
 examples of its shadow set or, without one, non-members of nobody that are not compared. They wear every client's
 transform in turn.
@@ -37,11 +39,10 @@ from datasets.federation import DataError, Examples, Federation, Ints, examples_
 from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
-    from attacks import fedmia, sia
     from attacks.interfaces import SeenUpdates, Stream
 
 
-def targets(config: sia.Config | fedmia.Config, data: Federation, stream: Stream) -> Ints:
+def targets(config: Any, data: Federation, stream: Stream) -> Ints:
     """Draw the attacked examples of every client, equally many of each: [clients, n]. Raises DataError if one has none.
 
     The positions count the training examples first and then the test examples; they depend on the seed, not on the
@@ -108,7 +109,7 @@ class Records:
 _REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[Any, ...], Records]] = WeakKeyDictionary()
 
 
-def records_of(config: fedmia.Config, data: Federation, stream: Stream) -> Records:
+def records_of(config: Any, data: Federation, stream: Stream) -> Records:
     """Return the records of a federation for which `fedmia.data_problems` is empty; nobody may change them."""
     key = config, int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
     if data not in _REMEMBERED or _REMEMBERED[data][0] != key:
@@ -116,7 +117,7 @@ def records_of(config: fedmia.Config, data: Federation, stream: Stream) -> Recor
     return _REMEMBERED[data][1]
 
 
-def _records(config: fedmia.Config, data: Federation, stream: Stream) -> Records:
+def _records(config: Any, data: Federation, stream: Stream) -> Records:
     members, plain = targets(config, data, stream), data.prepare.transform == "none"
     inside = np.arange(members.size).reshape(members.shape)
     holds, size = holds_out(data), outsiders(config, data)
@@ -160,7 +161,7 @@ def _records(config: fedmia.Config, data: Federation, stream: Stream) -> Records
     )
 
 
-def _of_others(config: fedmia.Config, members: Ints, stream: Stream) -> Ints:
+def _of_others(config: Any, members: Ints, stream: Stream) -> Ints:
     """Draw numbers of the other clients' members for every client, [clients, m]."""
     clients, n = members.shape
     most = (clients - 1) * n
@@ -186,12 +187,12 @@ def holds_out(data: Federation) -> Bools:
     return needs & (kept_back(data) >= FEWEST_NONMEMBERS)
 
 
-def outsiders(config: fedmia.Config, data: Federation) -> int:
+def outsiders(config: Any, data: Federation) -> int:
     """Return the number of non-members of each client: the same for all, so that their results can be compared."""
     available = np.where(holds_out(data), kept_back(data), (data.nonmember_owner == NOBODY).sum())
     return min(config.compared, int(available.min()))
 
 
-def of_nobody(config: fedmia.Config, data: Federation) -> int:
+def of_nobody(config: Any, data: Federation) -> int:
     """Return the number of non-members of nobody with whom clients are compared."""
     return 0 if config.nonmembers == "other_client" or holds_out(data).all() else outsiders(config, data)
