@@ -1,4 +1,4 @@
-"""Attacks within a round: which ones are due, and how their results are collected for the tables.
+"""Attacks within a round: which ones are due, what they are made on, and how their results are collected for the tables.
 
 Everywhere here, ``history`` [rounds, clients] is the model that each client trained in each round, -1 if it took no part.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -53,38 +54,87 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class ClusterModels:
-    """The cluster models as the server sends them out.
+    """The cluster models as the server sends them out, and who has trained them.
 
     Attributes:
         weights: those of all models, also of those without clients.
-        users: [clusters, clients] whether a client trained the model last (`last_users`).
-        left: [clusters, clients] whether a client chose the model before risk counted, and uses another one now.
-        accuracies: [clusters] training accuracy of each model.
-        trained_rounds: [clusters] the number of rounds after the last one in which clients trained each model.
-        round: the number of rounds of the run so far.
-        history: what each client trained in each round; empty: all took part in all rounds.
+        history: what each client trained in each round so far.
+        reference: [clients] the model of each client before risk counted, -1 if it does not count yet.
+        assignment: [clients] the model that each client uses now.
+        client_accuracies: [clients, clusters] training accuracy of every model on every client's examples.
     """
 
     weights: list[Weights]
-    users: NDArray[np.bool_]
-    left: NDArray[np.bool_]
-    accuracies: NDArray[np.float64]
-    trained_rounds: Ints
-    round: int
-    history: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
+    history: NDArray[np.int16]
+    reference: Ints
+    assignment: Ints
+    client_accuracies: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, state: RunState) -> ClusterModels:
+        """Return the models of a run's state."""
+        return cls(state.models, state.history, state.reference, state.assignment, state.accuracies)
+
+    @property
+    def round(self) -> int:
+        """The number of rounds of the run so far."""
+        return len(self.history)
+
+    @cached_property
+    def last_trained(self) -> NDArray[np.int16]:
+        """The model that each client had trained last after each round, -1: none, [rounds, clients]."""
+        when = np.maximum.accumulate(np.where(self.history >= 0, np.arange(self.round)[:, None], 0))
+        return np.take_along_axis(self.history, when, axis=0)
+
+    @property
+    def own(self) -> Ints:
+        """The model that each client trained last, -1: none, [clients]."""
+        none = np.full((1, len(self.assignment)), -1)
+        last: Ints = np.vstack([none, self.last_trained.reshape(-1, len(self.assignment))])[-1].astype(np.int64)
+        return last
+
+    @cached_property
+    def users(self) -> NDArray[np.bool_]:
+        """Which clients have the model as the one that they trained last, [clusters, clients].
+
+        A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its examples are
+        still in that model, and in no other one. A model that all its clients have left keeps those who were the last.
+        """
+        users = np.zeros((len(self.weights), len(self.assignment)), bool)
+        for j, who in enumerate(users):
+            if len(rounds := np.flatnonzero((self.last_trained == j).any(axis=1))):
+                who[:] = self.last_trained[rounds[-1]] == j
+        return users
+
+    @property
+    def left(self) -> NDArray[np.bool_]:
+        """Whether a client chose the model before risk counted, and uses another one now, [clusters, clients].
+
+        Where clients may be absent, a client has left a model if it has trained this one, and then another.
+        """
+        numbers = np.arange(len(self.weights))[:, None]
+        left: NDArray[np.bool_] = (self.reference == numbers) & (self.reference != self.assignment)
+        if (self.history < 0).any():
+            trained = np.stack([(self.history == j).any(axis=0) for j in range(len(self.weights))])
+            left &= trained & (self.own != numbers)
+        return left
+
+    @property
+    def trained_rounds(self) -> list[int]:
+        """The number of rounds after the last one in which clients trained each model; 0: none."""
+        trained = [np.flatnonzero((self.history == j).any(axis=1)) for j in range(len(self.weights))]
+        return [int(rounds[-1]) + 1 if len(rounds) else 0 for rounds in trained]
+
+    @property
+    def accuracies(self) -> NDArray[np.float64]:
+        """Mean training accuracy of each model over its clients, NaN if it has none, [clusters]."""
+        pairs = zip(self.client_accuracies.T, self.users, strict=True)
+        return np.array([of_model[who].mean() if who.any() else np.nan for of_model, who in pairs])
 
     @property
     def clusters(self) -> list[int]:
         """The models that clients have trained."""
-        numbers: list[int] = np.flatnonzero(self.users.any(axis=1)).tolist()
-        return numbers
-
-    @property
-    def own(self) -> Ints:
-        """The model that each client trained last, [clients]; -1: none."""
-        rounds = np.where(self.users, self.trained_rounds[:, None], -1)
-        last: Ints = np.where(self.users.any(axis=0), rounds.argmax(axis=0), -1)
-        return last
+        return [j for j, who in enumerate(self.users) if who.any()]
 
     def cluster(self, data: Federation, number: int) -> Cluster:
         """Return one of the models with its clients."""
@@ -104,65 +154,6 @@ class FinishedRun:
     assignment: Ints
     history: NDArray[np.int16]
     start: int
-
-
-def replicate(
-    tasks: Any, setup: Any, run: Run, data: Federation, state: RunState, names: Sequence[str]
-) -> list[tuple[str, int, Exposure]]:
-    """Make the attacks that train whole federations, after the last round; results like those of `conclude_updates`."""
-    original = FinishedRun(state.models, tuple(names), state.assignment, state.history, state.start)
-    exposures = [(one.name, tasks.replicate(setup, run, one)) for one in of_kind(run, "replicas")]
-    exposures += [(one.name, tasks.halve(setup, run, one, data, original)) for one in of_kind(run, "halves")]
-    return [(name, run.rounds, exposure) for name, exposure in exposures if exposure is not None]
-
-
-def with_round(history: NDArray[np.int16], assignment: Ints, results: Sequence[BlockResult]) -> NDArray[np.int16]:
-    """Return the history with one more round, of the blocks in ``results``; ``assignment`` [clients] is each client's model."""
-    present = np.isin(np.arange(len(assignment)), [client for one in results for client in one.clients])
-    row = np.where(present, assignment, -1).astype(np.int16)
-    return np.vstack([history.reshape(-1, len(assignment)), row])
-
-
-def trained_last(history: NDArray[np.int16], clients: int) -> Ints:
-    """Return the model that each client trained last, [clients]; -1: it has not taken part in any round."""
-    if not len(history):
-        return np.full(clients, -1, np.int64)
-    back = (history[::-1] >= 0).argmax(axis=0)  # rounds since the last one of each client; 0 also where there is none
-    last: Ints = history[len(history) - 1 - back, np.arange(clients)].astype(np.int64)
-    return last
-
-
-def last_users(users: NDArray[np.bool_], history: NDArray[np.int16]) -> NDArray[np.bool_]:
-    """Return which clients have the model as the one that they trained last, [clusters, clients].
-
-    A client that takes no part in a round stays where it trained last, however it chooses meanwhile: its examples are
-    still in that model, and in no other one. A model that all its clients have left keeps its last ``users``.
-    """
-    now = trained_last(history, users.shape[1]) == np.arange(len(users))[:, None]
-    last: NDArray[np.bool_] = np.where(now.any(axis=1, keepdims=True), now, users)
-    return last
-
-
-def last_rounds(trained_rounds: Ints, history: NDArray[np.int16]) -> Ints:
-    """Return after how many rounds each model was trained last, [clusters], given the same before the last round."""
-    rounds: Ints = np.where(np.isin(np.arange(len(trained_rounds)), history[-1]), len(history), trained_rounds)
-    return rounds
-
-
-def clients_that_left(
-    reference: Ints, assignment: Ints, history: NDArray[np.int16], clusters: int
-) -> NDArray[np.bool_]:
-    """Return whether each client had chosen a model before risk counted and uses another one now, [clusters, clients].
-
-    ``reference`` is the model of each client before risk counted, -1 if it does not count yet, and ``assignment`` the one of
-    now, [clients] each. Where clients may be absent, a client has left a model if it has trained this one, and then another.
-    """
-    numbers = np.arange(clusters)[:, None]
-    left: NDArray[np.bool_] = (reference == numbers) & (reference != assignment)
-    if (history < 0).any():
-        trained = np.stack([(history == j).any(axis=0) for j in range(clusters)])
-        left &= trained & (trained_last(history, len(assignment)) != numbers)
-    return left
 
 
 def of_kind(run: Run, kind: Literal["models", "updates", "replicas", "halves"]) -> list[AttackComponent]:

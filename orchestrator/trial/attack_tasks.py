@@ -71,9 +71,14 @@ class AttackTasks(ABC):
         """Attack every model that clients have trained; return the results by cluster."""
         jobs: dict[int, Sequence[ShadowJob]] = {}
         for cluster in models.clusters:
-            attacked, accuracy = models.cluster(data, cluster), models.accuracies[cluster]
-            rounds, seed_for = int(models.trained_rounds[cluster]), partial(integer, run.seed)
-            jobs[cluster] = attack.module.shadow_jobs(attack.config, attacked, accuracy, rounds, seed_for)
+            attacked, accuracy, rounds = (
+                models.cluster(data, cluster),
+                models.accuracies[cluster],
+                models.trained_rounds[cluster],
+            )
+            jobs[cluster] = attack.module.shadow_jobs(
+                attack.config, attacked, accuracy, rounds, partial(integer, run.seed)
+            )
         calls = [(setup, attack.name, job, self.cache) for own in jobs.values() for job in own]
         shadows = iter(self.gathered(_shadow, attack.name, calls))
         audits = [(setup, attack.name, cluster, models, *islice(shadows, len(own))) for cluster, own in jobs.items()]

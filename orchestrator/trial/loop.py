@@ -25,12 +25,12 @@ from algorithms.engine import canary_audit, lone_canaries, server
 from algorithms.engine import round as engine
 from algorithms.engine.canary_audit import Panel
 from algorithms.interfaces import Metrics, Run, State
-from attacks.interfaces import Audit
+from attacks.interfaces import Audit, Exposure
 from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.tables import as_table
 from orchestrator.trial import attack_round, metric_rows, risk_rows
-from orchestrator.trial.attack_round import Findings
+from orchestrator.trial.attack_round import ClusterModels, Findings, FinishedRun, of_kind
 from orchestrator.trial.client_actors import ClientPool, Job, LocalClients, client_blocks, prediction_jobs
 from orchestrator.trial.random_streams import of_start, run_stream, stream
 from orchestrator.trial.risk_rows import ClientExposure
@@ -117,9 +117,9 @@ class Rounds:
         results, steps = engine.advance(self.run, clients, state, self._cohort(), draws, self._fork())
         metrics = self._spend(steps, results)
         # 3. The updates that the server received are attacked, too.
-        state.history = attack_round.with_round(state.history, state.assignment, results)
-        state.users = attack_round.last_users(state.users, state.history)
-        state.trained_rounds = attack_round.last_rounds(state.trained_rounds, state.history)
+        cohort = [client for result in results for client in result.clients]
+        took_part = np.where(np.isin(np.arange(self.data.clients), cohort), state.assignment, -1).astype(np.int16)
+        state.history = np.vstack([state.history.reshape(-1, self.data.clients), took_part])
         if results:
             findings.exposures += attack_round.conclude_updates(self.run, self.data, results, round_, state.attacks)
         # 4. All models are evaluated on every client's examples and on the test examples.
@@ -146,8 +146,6 @@ class Rounds:
             accuracies=empty,
             selection=empty,
             reference=np.full(clients, -1, np.int64),
-            users=np.zeros((clusters, clients), bool),
-            trained_rounds=np.zeros(clusters, np.int64),
             published_risks=np.full(clusters, UNTRAINED_RISK),
             measured_risks=np.full(clusters, np.nan),
             queried=np.zeros((clusters, 2), np.int64),
@@ -158,14 +156,10 @@ class Rounds:
 
     def _attack(self, round_: int) -> Findings:
         """Make the attacks on models that are due before round ``round_``, and publish the risks."""
-        state, signal = self.state, attack_round.risk_signal(self.run)
-        findings = Findings(attack_round.trained_last(state.history, self.data.clients))
-        for attack in attack_round.models_due(self.run, round_):
-            accuracies = metric_rows.cluster_accuracies(state.accuracies, state.users)
-            left = attack_round.clients_that_left(state.reference, state.assignment, state.history, len(state.models))
-            models = attack_round.ClusterModels(
-                state.models, state.users, left, accuracies, state.trained_rounds, round_, state.history
-            )
+        state, signal, due = self.state, attack_round.risk_signal(self.run), attack_round.models_due(self.run, round_)
+        models = ClusterModels.of(state)
+        findings = Findings(models.own if due else state.assignment)
+        for attack in due:
             audits = self.context.tasks.audit(self.setup, self.run, attack, self.data, models)
             for cluster, audit in audits.items():
                 findings.audits.append((attack.name, round_, cluster, audit))
@@ -183,11 +177,17 @@ class Rounds:
         member = audit.examples().member
         state.queried[cluster] = member.sum(), (~member).sum()
 
-    def _replicate(self) -> list[tuple[str, int, Any]]:
-        """Make the attacks that compare whole federations."""
-        shot = metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
-        names = metric_rows.name_models(shot)
-        return attack_round.replicate(self.context.tasks, self.setup, self.run, self.data, self.state, names)
+    def _replicate(self) -> list[tuple[str, int, Exposure]]:
+        """Make the attacks that train whole federations, after the last round."""
+        run, state, tasks = self.run, self.state, self.context.tasks
+        names = tuple(metric_rows.name_models(self._snapshot()))
+        original = FinishedRun(state.models, names, state.assignment, state.history, state.start)
+        found = [(one.name, tasks.replicate(self.setup, run, one)) for one in of_kind(run, "replicas")]
+        found += [(one.name, tasks.halve(self.setup, run, one, self.data, original)) for one in of_kind(run, "halves")]
+        return [(name, run.rounds, exposure) for name, exposure in found if exposure is not None]
+
+    def _snapshot(self) -> metric_rows.Snapshot:
+        return metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
 
     def _choose(self, round_: int) -> None:
         """Let every client choose its model."""
@@ -270,8 +270,7 @@ class Rounds:
 
     def _record(self, findings: Findings, metrics: dict[int, Metrics], seconds: float) -> None:
         """Write the round's rows to the tables."""
-        snapshot = metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
-        state, last = self.state, self.state.round == self.run.rounds
+        snapshot, state, last = self._snapshot(), self.state, self.state.round == self.run.rounds
         names = state.names = metric_rows.name_models(snapshot)
         risk = ClientExposure(findings, attack_round.risk_signal(self.run), self.data)
         row = {"round": state.round - 1} | metric_rows.round_row(snapshot)

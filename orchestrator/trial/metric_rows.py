@@ -99,11 +99,6 @@ def of_own_model(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> 
     return values[np.arange(len(assignment)), assignment]
 
 
-def cluster_accuracies(accuracies: NDArray[np.float64], users: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the mean training accuracy of every model over its clients, NaN if it has none, [clusters]."""
-    return np.array([own[who].mean() if who.any() else np.nan for own, who in zip(accuracies.T, users, strict=True)])
-
-
 def name_models(shot: Snapshot) -> list[str]:
     """Name the models: after the groups if there are a majority and a minority, else by number."""
     state, clusters = shot.state, shot.state.losses.shape[1]

@@ -23,9 +23,6 @@ class RunState(RoundState):
         accuracies: [clients, clusters] accuracy of every model on every client's training examples.
         selection: [clients, clusters] the losses by which clients choose.
         reference: [clients] the model that each client chose by loss alone when risk began to count; -1 before.
-        users: [clusters, clients] whether this is the model that the client trained last; a model that all its clients
-            have left keeps those who were the last.
-        trained_rounds: [clusters] the number of rounds after the last one in which clients trained the model.
         published_risks: [clusters] attack accuracy last published to the clients.
         measured_risks: [clusters] attack accuracy last measured, NaN before the first attack.
         queried: [clusters, 2] attacked members and non-members behind the measured risk; 0: not known.
@@ -44,8 +41,6 @@ class RunState(RoundState):
     accuracies: NDArray[np.float64]
     selection: NDArray[np.float64]
     reference: NDArray[np.int64]
-    users: NDArray[np.bool_]
-    trained_rounds: NDArray[np.int64]
     published_risks: NDArray[np.float64]
     measured_risks: NDArray[np.float64]
     queried: NDArray[np.int64]
@@ -60,28 +55,15 @@ class RunState(RoundState):
     history: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
 
 
-ARRAYS = (
-    "losses",
-    "accuracies",
-    "selection",
-    "reference",
-    "users",
-    "trained_rounds",
-    "published_risks",
-    "measured_risks",
-    "queried",
-    "history",
-    "own_risks",
-)
 PLAIN = ("names", "start", "outer", "resumed")
-NAMED = ("attacks", "canaries")
+GROUPS = ("attacks", "canaries")  # fields with arrays by name
 
 
 def state_bytes(state: RunState) -> bytes:
-    """The content of a state's file, in the format safetensors."""
-    arrays = packed(state) | {name: np.asarray(getattr(state, name), order="C") for name in ARRAYS}
-    for group in NAMED:
-        arrays |= {f"{group}.{name}": np.asarray(array, order="C") for name, array in getattr(state, group).items()}
+    """The content of a state's file, in the format safetensors: arrays, ``<group>.<name>`` in groups, and the rest as JSON."""
+    arrays = {name: value for name, value in vars(state).items() if isinstance(value, np.ndarray)}
+    arrays |= {f"{group}.{name}": array for group in GROUPS for name, array in getattr(state, group).items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()} | packed(state)
     plain = {name: getattr(state, name) for name in PLAIN} | {"spent": [asdict(one) for one in state.spent]}
     return save(arrays, metadata={"state": json.dumps(plain)})  # a second entry might come first or last, by chance
 
@@ -92,6 +74,6 @@ def load_state(content: bytes) -> RunState:
     metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     plain = json.loads(metadata["state"])
     plain["spent"] = [Spending(**one | {"event": PrivacyEvent(**one["event"])}) for one in plain["spent"]]
-    plain |= {name: arrays[name] for name in ARRAYS}
-    plain |= {group: under(f"{group}.", arrays) for group in NAMED}
-    return RunState(**unpacked(arrays), **plain)
+    plain |= {name: arrays[name] for name in arrays if "." not in name} | unpacked(arrays)
+    plain |= {group: under(f"{group}.", arrays) for group in GROUPS}
+    return RunState(**plain)

@@ -50,8 +50,6 @@ def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool
         "selection": losses[:, order],
         "assignment": 1 - chosen if flipped else chosen,
         "reference": np.array([1, 1, 1, 0] if flipped else SORTED),
-        "users": np.array([[True, True, True, False], [False, False, False, True]])[order],
-        "trained_rounds": np.array([3, 3]),
         "queried": np.full((2, 2), 20),
         "published_risks": np.array([0.65, 0.9])[order],
         "measured_risks": np.array([0.65, 0.9])[order],
@@ -169,13 +167,6 @@ def test_a_risk_that_was_never_measured_is_empty_in_the_table():
     for name in ("mia_accuracy_majority", "mia_accuracy_minority", "violations", "violations_minority", "risk_gap"):
         assert columns.get(name, [None]) == [None], name
     assert columns["purity"] == [1.0]
-
-
-def test_models_in_nobodys_use_have_no_training_accuracy():
-    accuracies = np.array([[1.0, 0.5], [0.5, 0.5]])
-    found = metric_rows.cluster_accuracies(accuracies, np.array([[True, True], [False, False]]))
-    assert found[0] == 0.75 and np.isnan(found[1])
-    assert metric_rows.cluster_accuracies(accuracies, np.eye(2, dtype=bool)).tolist() == [1.0, 0.5]
 
 
 def test_an_empty_cluster_keeps_its_model_while_the_other_one_trains(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.trial.attack_round import ClusterModels, clients_that_left, last_rounds, last_users, trained_last
+from orchestrator.trial.attack_round import ClusterModels
 from tests.support.planted import ATTACK, PlannedShadows, clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -89,52 +89,49 @@ def test_without_a_weight_of_risk_nobody_moves(tmp_path: Path) -> None:
 def test_an_emptied_model_is_attacked_on_the_records_of_those_who_used_it_last(tmp_path: Path) -> None:
     trial = invasion(tmp_path)
     emptied = trial.state.names.index("majority")
-    assert trial.state.users[emptied].tolist() == (~MINORITY).tolist()
+    assert ClusterModels.of(trial.state).users[emptied].tolist() == (~MINORITY).tolist()
     assert trial.context.tasks.rounds[-1] == 8
     assert trial.state.published_risks[emptied] == 0.85  # measured in the last round, not kept from an earlier one
 
 
+def seen(history: Any, models: int = 2, reference: Any = None, assignment: Any = None) -> ClusterModels:
+    """The models after a history of who trained which; with what clients chose before risk counted, and use now."""
+    history = np.array(history, np.int16).reshape(-1, 4)
+    chosen = [np.full(4, -1) if one is None else np.array(one) for one in (reference, assignment)]
+    return ClusterModels([None] * models, history, *chosen, np.zeros((4, models)))  # type: ignore[list-item]
+
+
 def test_users_of_a_model_are_those_who_trained_it_last() -> None:
-    history = np.array([[0, 0, 1, 1], [0, 0, 0, 0]], np.int16)
-    users = last_users(np.zeros((3, 4), bool), history[:1])
-    assert users.tolist() == [[True, True, False, False], [False, False, True, True], [False] * 4]
-    users = last_users(users, history)
-    assert users.tolist() == [[True] * 4, [False, False, True, True], [False] * 4]
-    left = clients_that_left(np.array([0, 1, 1, -1]), np.array([0, 0, 1, 1]), history[:1], 2)
-    assert left.tolist() == [[False] * 4, [False, True, False, False]]
+    first, second = seen([[0, 0, 1, 1]], 3, [0, 1, 1, -1], [0, 0, 1, 1]), seen([[0, 0, 1, 1], [0, 0, 0, 0]], 3)
+    assert first.users.tolist() == [[True, True, False, False], [False, False, True, True], [False] * 4]
+    assert second.users.tolist() == [[True] * 4, [False, False, True, True], [False] * 4]
+    assert first.left.tolist() == [[False] * 4, [False, True, False, False], [False] * 4]
+    assert (first.trained_rounds, second.trained_rounds, second.clusters) == ([1, 1, 0], [2, 1, 0], [0, 1])
 
 
 def test_who_was_absent_stays_where_it_trained_last() -> None:
     """Client 0 trains model 0 and is absent then; 1 trains it and then model 1; 2 comes late; 3 never comes."""
-    history = np.array([[0, 0, -1, -1], [-1, 1, 1, -1], [-1, -1, 1, -1]], np.int16)
-    users, rounds = np.zeros((2, 4), bool), np.zeros(2, np.int64)
-    for done in range(3):
-        users, rounds = last_users(users, history[: done + 1]), last_rounds(rounds, history[: done + 1])
-    assert users.tolist() == [[True, False, False, False], [False, True, True, False]]
-    assert rounds.tolist() == [1, 3]
-    assert trained_last(history, 4).tolist() == [0, 1, 1, -1]
-    assert trained_last(np.empty((0, 0), np.int16), 4).tolist() == [-1] * 4
-    # By loss all chose model 0, and now all use 1: only client 1 has trained both.
-    left = clients_that_left(np.zeros(4, np.int64), np.ones(4, np.int64), history, 2)
-    assert left.tolist() == [[False, True, False, False], [False] * 4]
-    models = ClusterModels([], users, left, np.zeros(2), rounds, 3, history)
-    assert models.own.tolist() == [0, 1, 1, -1]
+    history = [[0, 0, -1, -1], [-1, 1, 1, -1], [-1, -1, 1, -1]]
+    models = seen(history, reference=[0] * 4, assignment=[1] * 4)  # by loss all chose model 0, and now all use 1
+    assert models.users.tolist() == [[True, False, False, False], [False, True, True, False]]
+    assert models.trained_rounds == [1, 3] and models.own.tolist() == [0, 1, 1, -1]
+    assert seen([]).own.tolist() == [-1] * 4 and not seen([]).users.any()
+    assert models.left.tolist() == [[False, True, False, False], [False] * 4]  # only client 1 has trained both
     first, second = (models.cluster(DATA, number) for number in (0, 1))
     assert (first.clients.tolist(), first.took_part.tolist()) == ([0], [[True]])
-    assert (second.clients.tolist(), second.took_part.tolist()) == (
-        [1, 2],
-        [[False, False], [True, True], [False, True]],
-    )
-    # Where nobody is ever absent, who trained when is not asked.
-    assert ClusterModels([], users, left, np.zeros(2), rounds, 3, np.abs(history)).cluster(DATA, 0).took_part is None
+    assert second.clients.tolist() == [1, 2]
+    assert second.took_part.tolist() == [[False, False], [True, True], [False, True]]
+    assert seen(np.abs(history)).cluster(DATA, 0).took_part is None  # where nobody is ever absent, nobody asks
 
 
 def test_an_emptied_model_keeps_who_left_it_last_where_clients_are_absent() -> None:
-    history = np.array([[0, 0, 1, -1], [1, -1, -1, -1], [-1, 1, -1, 1]], np.int16)
-    users = np.zeros((2, 4), bool)
-    for done in range(3):
-        users = last_users(users, history[: done + 1])
-    assert users.tolist() == [[False, True, False, False], [True] * 4]
+    models = seen([[0, 0, 1, -1], [1, -1, -1, -1], [-1, 1, -1, 1]])
+    assert models.users.tolist() == [[False, True, False, False], [True] * 4]
+
+
+def test_the_accuracy_of_a_model_is_that_on_the_examples_of_its_users() -> None:
+    models = replace(seen([[0, 0, 2, 2]], 3), client_accuracies=np.arange(12.0).reshape(4, 3))
+    assert models.accuracies.tolist() == pytest.approx([1.5, np.nan, 9.5], nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +144,14 @@ def test_no_record_that_nobody_trained_on_is_a_member(
     attacks = [ATTACK | {"every": 1, "queries": 2000, "published_share": 0}, {"name": "client_mia", "every": 1}]
     run = given(rounds, participation=participation, participation_rate=rate, attacks=attacks, training={"lr": 0.1})
     trial = finished(opened(run, tmp_path, DATA))
-    history, seen = trial.state.history, table(trial, "scores")
+    history, scores = trial.state.history, table(trial, "scores")
     for done in range(1, rounds + 1):
         there = np.flatnonzero((history[:done] >= 0).any(axis=0)).tolist()
         assert len(there) < 20
-        rows = zip(seen["round"], seen["client"], seen["member"], strict=True)
+        rows = zip(scores["round"], scores["client"], scores["member"], strict=True)
         assert {client for at, client, member in rows if at == done and member} == set(there)
     there = (history >= 0).any(axis=0)
-    assert trial.state.users.tolist() == [there.tolist()]
+    assert ClusterModels.of(trial.state).users.tolist() == [there.tolist()]
     risks = trial.state.own_risks
     assert not np.isfinite(risks[~there]).any(), "who has trained nothing has nothing to learn from"
 
@@ -194,6 +191,6 @@ def test_a_run_in_which_nobody_took_part_has_no_member_to_attack(tmp_path: Path)
     attacks = [ATTACK | {"every": 1}, {"name": "client_mia", "every": 1}]
     run = given(3, participation="poisson", participation_rate=0.04, attacks=attacks, seed=1)
     trial = finished(opened(run, tmp_path, DATA))
-    assert (trial.state.history < 0).all() and not trial.state.users.any()
+    assert (trial.state.history < 0).all() and not ClusterModels.of(trial.state).users.any()
     rows = table(trial, "rounds")
     assert len(rows["round"]) == 3 and "mia_accuracy" not in rows and "client_mia_auc" not in rows

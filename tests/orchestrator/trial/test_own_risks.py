@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.trial.attack_round import ClusterModels, Findings, own_risks
+from orchestrator.trial.attack_round import Findings, own_risks
 from tests.support.planted import ATTACK, by_round, clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -73,13 +73,6 @@ def test_what_was_not_attacked_anew_keeps_its_risk() -> None:
     assert np.array_equal(fresh, [[np.nan, 0.8], [np.nan, np.nan]], equal_nan=True)
     assert own_risks(np.empty((0, 0)), replace(found, audits=found.audits[1:]), 2).size == 0
     assert before.tolist() == [[0.6, 0.7], [0.5, 0.9]], "a copy"
-
-
-def test_a_client_learns_on_the_model_that_it_trained_last() -> None:
-    """Client 0 trained model 0 last in round 3 and model 1 in round 5; client 2 trained none."""
-    users = np.array([[True, False, False], [True, True, False]])
-    models = ClusterModels([], users, users, np.zeros(2), np.array([3, 5]), 5)
-    assert models.own.tolist() == [1, 1, -1]
 
 
 def test_risk_counts_once_a_client_knows_one_where_each_chooses_by_its_own(tmp_path: Path) -> None:

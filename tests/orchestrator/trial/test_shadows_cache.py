@@ -188,8 +188,8 @@ def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
     trial = finished(opened(RUN, tmp_path, DATA))
     trained = [shadow(RUN, tmp_path / "again", tmp_path / "cache")]
     setup = opened(RUN, tmp_path / "again", DATA).context.setup
-    users = np.array([[True] * 4, [False] * 4])
-    models = ClusterModels(trial.state.models, users, np.zeros((2, 4), bool), np.full(2, 0.9), np.full(2, 3), 3)
+    everybody = np.zeros(4, np.int64)
+    models = ClusterModels(trial.state.models, np.zeros((3, 4), np.int16), everybody, everybody, np.full((4, 2), 0.9))
     found = attack_tasks._audit(setup, "shadow_mia", 0, models, *trained)
     cluster, rng = Cluster(DATA, 0, np.arange(4)), stream(0, "audit", 3, 0)
     expected = shadow_mia.audit(

@@ -11,6 +11,7 @@ import torch
 
 from algorithms.engine import server
 from datasets.federation import Federation
+from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.loop import DivergenceError
 from orchestrator.trial.random_streams import stream
@@ -155,7 +156,7 @@ def test_the_reported_choice_is_that_of_the_last_round_made_with_the_risk(tmp_pa
     run = given(rounds, clustering=mir(beta=1.0, **robust), attacks=[ATTACK])
     trial = finished(opened(run, tmp_path, shadows=risky(*risks)))
     assert trial.state.assignment.tolist() == [safe] * 10
-    assert trial.state.users[safe].all()
+    assert ClusterModels.of(trial.state).users[safe].all()
     assert table(trial, "rounds")["round"] == list(range(rounds))
 
 
@@ -164,7 +165,7 @@ def test_a_risk_that_is_measured_after_the_last_round_moves_nobody(tmp_path):
     trial = opened(given(2, clustering=mir(beta=1.0), attacks=[ATTACK]), tmp_path, shadows=risky(0.9, 0.6))
     finished(trial)
     for j in range(2):
-        assert (trial.state.assignment == j).tolist() == trial.state.users[j].tolist()
+        assert (trial.state.assignment == j).tolist() == ClusterModels.of(trial.state).users[j].tolist()
     assert "migrated" not in table(trial, "rounds")
 
 
