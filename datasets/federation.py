@@ -94,6 +94,7 @@ class Source:
         fit: returns the data set whose preparation (means, deviations, medians, categories) is that of the training
             examples with the given numbers [n]; until then, only the shape of its examples and the labels count. None:
             nothing of the preparation comes from examples, or all of it from all training examples.
+        class_names: the classes, where the data name them, printable like the subjects; empty: they are numbers only.
     """
 
     name: str
@@ -108,9 +109,10 @@ class Source:
     subject_groups: Ints | None = None
     group_names: tuple[str, ...] = ()
     fit: "Callable[[Ints], Source] | None" = None
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field_ in ("subject_names", "group_names"):
+        for field_ in ("subject_names", "group_names", "class_names"):
             object.__setattr__(self, field_, tuple(map(printable, getattr(self, field_))))
 
     def __len__(self) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,9 @@ from numpy.typing import NDArray
 from datasets import stratified
 from datasets.federation import DataError, Examples, Ints, Source
 from datasets.source_configs import OwnFilesConfig, StatisticsConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
@@ -25,26 +27,9 @@ PARTS = ("train", "test")
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
 
 
-@dataclass(frozen=True, eq=False)
-class Whose:
-    """Whose each example is.
-
-    Attributes:
-        subjects: [n] index into ``names``.
-        names: the clients in the data, in order.
-        groups: [clients] index into ``group_names``; None: there are no groups.
-        group_names: the groups, in order.
-    """
-
-    subjects: Ints
-    names: tuple[str, ...]
-    groups: Ints | None = None
-    group_names: tuple[str, ...] = ()
-
-
-def refuse(found: Iterable[str]) -> None:
-    """Raise a DataError that lists all ``found``, one sentence in a line; do nothing if there is none."""
-    if lines := list(dict.fromkeys(found)):
+def refuse(problems: Iterable[str]) -> None:
+    """Raise a DataError that lists all ``problems``, one sentence in a line; do nothing if there is none."""
+    if lines := list(dict.fromkeys(problems)):
         raise DataError("\n".join(lines))
 
 
@@ -56,10 +41,10 @@ def place(config: OwnFilesConfig, root: Path) -> Path:
         path = root / Path(config.path).expanduser()
         if path.exists():
             return path
-        beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
+        neighbors = sorted(file.name for file in path.parent.iterdir()) if path.parent.is_dir() else []
     except (OSError, RuntimeError, ValueError) as error:
         raise DataError(f"data.path: {quoted(config.path)} cannot be read: {reason(error)}") from error
-    raise DataError(f"data.path: there is no {shortened(str(path), MOST_OF_PATH)}{nearest(path.name, beside)}")
+    raise DataError(f"data.path: there is no {shortened(str(path), MOST_OF_PATH)}{nearest(path.name, neighbors)}")
 
 
 def quoted(name: str) -> str:
@@ -77,8 +62,8 @@ def shortened(text: str, most: int = MOST_OF_NAME) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return why a file cannot be read, without its name, which may be long."""
-    return getattr(error, "strerror", None) or shortened(str(error), MOST_OF_PATH)
+    """Return why a file cannot be read, in one line and without its name, which may be long."""
+    return shortened(" ".join(str(getattr(error, "strerror", None) or error).split()), MOST_OF_PATH)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -88,8 +73,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     ". Did you mean 'outcome'?"
     """
     by_case = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(name.lower(), by_case, 1, 0.6)
-    return f". Did you mean {by_case[found[0]]!r}?" if found else ""
+    near = difflib.get_close_matches(name.lower(), by_case, 1, 0.6)
+    return f". Did you mean {by_case[near[0]]!r}?" if near else ""
 
 
 def ordered(values: Iterable[str]) -> tuple[str, ...]:
@@ -103,43 +88,131 @@ def ordered(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(distinct, key=lambda one: (int(one), one) if whole else (0, one)))
 
 
-def numbered(values: Sequence[str], names: Sequence[str]) -> Ints:
-    """Return the index into ``names`` of each of ``values``."""
+def numbered(values: Iterable[str]) -> tuple[Ints, tuple[str, ...]]:
+    """Return the distinct ``values`` in order, behind the index of each value [n] into them."""
+    names = ordered(values := list(values))
     index = {name: i for i, name in enumerate(names)}
-    return np.array([index[one] for one in values], np.int64)
+    return np.array([index[one] for one in values], np.int64), names
 
 
-def labels(values: NDArray[Any], where: str, key: str) -> tuple[Ints, int]:
-    """Number the classes in the order of their values.
+@dataclass(frozen=True, eq=False)
+class Owners:
+    """Whose each example is.
+
+    Attributes:
+        subjects: [n] index into ``names``.
+        names: the clients in the data, in order.
+        groups: [clients] index into ``group_names``; None: there are no groups.
+        group_names: the groups, in order.
+    """
+
+    subjects: Ints
+    names: tuple[str, ...]
+    groups: Ints | None = None
+    group_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """The classes, the owners and the test part of examples.
+
+    Attributes:
+        y: [n] classes from 0.
+        class_names: the classes, in the order of their numbers.
+        owners: whose each example is; None: unknown.
+        test: [n] which examples are the test part.
+    """
+
+    y: Ints
+    class_names: tuple[str, ...]
+    owners: Owners | None
+    test: Mask
+
+
+def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping[str, str], key: str) -> Division:
+    """Number classes and clients, and divide the examples into training and test part.
+
+    Args:
+        config: the component's fields.
+        rows: [n] what is said of each example: ``label`` (numbers, truth values or texts) and, as texts, of ``client``,
+            ``group``, ``part`` (train or test) and ``subject`` (whom it is about) those that are known. The index is the
+            number of the row in the file, from 0.
+        file: what the data set is called.
+        where: by these names, where they stand, such as "column 'outcome'".
+        key: the dotted key that chose the label.
+
+    Raises:
+        DataError: labels, groups or parts are unfit; or a class has no training example, or a subject is divided.
+    """
+    y, class_names = labels(rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key)
+    whose = owners(rows["client"], rows.get("group"), where.get("group", "")) if "client" in rows else None
+    about, subjects = numbered(rows["subject"]) if "subject" in rows else (None, ())
+    place_of_parts = where.get("part", file)
+    if "part" in rows:
+        words = rows["part"].str.strip().str.lower()
+        if len(wrong := rows["part"][~words.isin(PARTS)]):
+            raise DataError(
+                f"data.part: {place_of_parts} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}; train and test are allowed"
+            )
+        test = (words == "test").to_numpy(np.bool_)
+        if about is not None and len(both := np.intersect1d(about[test], about[~test])):
+            raise DataError(
+                f"data.part: {place_of_parts} has the rows of {subjects[both[0]]!r} (of data.subject) in both parts, train "
+                "and test"
+            )
+    else:
+        test = _drawn_test(config, y, whose, about, file)
+    for part, chosen in zip(PARTS, (~test, test), strict=True):
+        if not chosen.any():
+            raise DataError(f"data.part: {place_of_parts} has no {part} example")
+    if len(without := np.setdiff1d(y, y[~test])):
+        row = rows.index[int((y == without[0]).argmax())]
+        raise DataError(
+            f"data.path: the class of row {row + 1} has {(y == without[0]).sum()} examples, none of them in the training "
+            "part; leave the class out, or get more of it"
+        )
+    return Division(y, class_names, whose, test)
+
+
+def _drawn_test(config: OwnFilesConfig, y: Ints, whose: Owners | None, about: Ints | None, file: str) -> Mask:
+    """Draw ``test_share``, stratified by client and class: examples, or subjects by their commonest class and first client."""
+    owner = None if whose is None else whose.subjects
+    if about is None:
+        return stratified.part(config.test_share, y, owner)
+    subjects, first = np.unique(about, return_index=True)
+    if len(subjects) < 2:
+        raise DataError(f"data.subject: {file} has one subject alone; two are needed at least, one for each part")
+    counts = np.zeros((len(subjects), int(y.max()) + 1), np.int64)
+    np.add.at(counts, (about, y), 1)
+    return stratified.part(config.test_share, counts.argmax(axis=1), None if owner is None else owner[first])[about]
+
+
+def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints, tuple[str, ...]]:
+    """Return the class of each example [n], from 0 in the order of the values, and the names of the classes.
 
     Args:
         values: [n] whole numbers, floats, truth values or texts (an array of objects), none of them missing.
+        rows: [n] their rows in the file, from 0.
         where: where they stand, such as "column 'outcome'".
         key: the dotted key that chose them.
-
-    Returns:
-        The class of each example [n], from 0, and the number of classes.
 
     Raises:
         DataError: the values are continuous, or all the same.
 
-    >>> labels(np.array(["yes", "no", "yes"], object), "column 'a'", "data.label")[0].tolist()
-    [1, 0, 1]
+    >>> labels(np.array(["yes", "no", "yes"], object), np.arange(3), "column 'a'", "data.label")
+    (array([1, 0, 1]), ('no', 'yes'))
     """
-    texts = values.dtype == object
-    if not texts and not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise DataError(f"{key}: {where} has {values[row]} in row {row + 1}; labels must be whole numbers or texts")
-    if values.dtype.kind == "f" and (wrong := np.flatnonzero(values != np.rint(values))).size:
-        row = int(wrong[0])
-        raise DataError(
-            f"{key}: {where} is continuous: row {row + 1} has {values[row]:g}. Labels are classes, whole numbers or texts: "
-            "cut it into ranges first"
-        )
-    distinct, y = np.unique(values.astype(str) if texts else values, return_inverse=True)
-    names = ordered(distinct.tolist()) if texts else distinct.tolist()
-    if texts:
-        y = numbered(distinct.tolist(), names)[y]
+    if values.dtype == object:
+        y, names = numbered(values)
+    else:
+        if (unequal := values != np.rint(values)).any():
+            row = int(unequal.argmax())
+            raise DataError(
+                f"{key}: {where} is continuous: row {rows[row] + 1} has {values[row]:g}. Labels are classes, whole numbers or "
+                "texts: cut it into ranges first"
+            )
+        distinct, y = np.unique(values, return_inverse=True)
+        names = tuple(map(str, distinct.tolist()))
     most = min(MOST_CLASSES, max(20, len(values) // 10))
     if len(names) == 1:
         raise DataError(f"{key}: {where} has one value alone, {names[0]}; there must be two classes or more")
@@ -148,10 +221,10 @@ def labels(values: NDArray[Any], where: str, key: str) -> tuple[Ints, int]:
             f"{key}: {where} has {len(names)} distinct values in {len(values)} rows (at most {most} are taken for "
             "classes); choose another, or cut it into ranges first"
         )
-    return y.astype(np.int64), len(names)
+    return y.astype(np.int64), names
 
 
-def whose(clients: Sequence[str], groups: Sequence[str] | None, where: str) -> Whose:
+def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: str = "") -> Owners:
     """Return whose each example is.
 
     Args:
@@ -162,166 +235,73 @@ def whose(clients: Sequence[str], groups: Sequence[str] | None, where: str) -> W
     Raises:
         DataError: a client has examples of two groups, or a group's name cannot be part of a metric's name.
     """
-    names = ordered(clients)
-    subjects = numbered(clients, names)
+    subjects, names = numbered(clients)
     if groups is None:
-        return Whose(subjects, names)
-    group_names = ordered(groups)
-    unfit = [one for one in group_names if not GROUP.fullmatch(one)]
-    if unfit:
+        return Owners(subjects, names)
+    of_row, group_names = numbered(groups)
+    if unfit := [name for name in group_names if not GROUP.fullmatch(name)]:
         raise DataError(
             f"data.group: {where} has {unfit[0]!r}; a group's name has up to 41 letters, digits, spaces, '_', '-', '.'"
         )
-    of_row = numbered(groups, group_names)
     of_client = np.zeros(len(names), np.int64)
     of_client[subjects] = of_row
-    wrong = np.flatnonzero(of_client[subjects] != of_row)
-    if wrong.size:
-        client = int(subjects[wrong[0]])
-        both = ordered({groups[int(row)] for row in np.flatnonzero(subjects == client)})
+    if len(wrong := subjects[of_client[subjects] != of_row]):
+        several = [repr(group_names[group]) for group in np.unique(of_row[subjects == wrong[0]])[:3]]
         raise DataError(
-            f"data.group: {where} must be the same in all examples of a client; those of {names[client]!r} have "
-            f"{' and '.join(map(repr, both[:3]))}"
+            f"data.group: {where} must be the same in all examples of a client; those of {names[wrong[0]]!r} have "
+            f"{' and '.join(several)}"
         )
-    return Whose(subjects, names, of_client, group_names)
+    return Owners(subjects, names, of_client, group_names)
 
 
-def test_rows(
-    config: OwnFilesConfig,
-    y: Ints,
-    of: Whose | None,
-    parts: Sequence[str] | None,
-    where: str,
-    about: Whose | None,
-) -> Mask:
-    """Return which examples are the test part, [n].
+def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], called: Sequence[str] | None = None) -> Mask | slice:
+    """Return which examples are kept: all, or the first of equal ones.
 
     Args:
         config: the component's fields.
-        y: [n] labels.
-        of: whose each example is; None: unknown.
-        parts: [n] train or test, as the file says it; None: ``config.test_share`` is drawn, always the same.
-        where: where the parts stand, such as "column 'split'".
-        about: whom each example is about: all examples of one are in one part; None: each example is on its own.
-
-    Raises:
-        DataError: ``parts`` divides a subject, or has another word, or no example of one of them; or a class has no
-            training example.
-    """
-    if parts is None:
-        owner = None if of is None else of.subjects
-        test = (
-            stratified.part(config.test_share, y, owner) if about is None else _subjects(config, y, owner, about, where)
-        )
-    else:
-        words = np.array([one.strip().lower() for one in parts], object)
-        wrong = np.flatnonzero((words != "train") & (words != "test"))
-        if wrong.size:
-            raise DataError(
-                f"data.part: {where} has {parts[int(wrong[0])]!r} in row {wrong[0] + 1}; train and test are allowed"
-            )
-        test = (words == "test").astype(np.bool_)
-        if about is not None:
-            _refuse_divided(test, about, where)
-    for part, rows in zip(PARTS, (~test, test), strict=True):
-        if not rows.any():
-            raise DataError(f"data.part: {where} has no {part} example")
-    without = np.setdiff1d(y, y[~test])
-    if without.size:
-        row = int(np.flatnonzero(y == without[0])[0])
-        raise DataError(
-            f"data.path: the class of row {row + 1} has {(y == without[0]).sum()} examples, none of them in the training "
-            "part; leave the class out, or get more of it"
-        )
-    return test
-
-
-def _subjects(config: OwnFilesConfig, y: Ints, owner: Ints | None, about: Whose, where: str) -> Mask:
-    """Draw subjects, by their commonest class and the client of their first example, and return their examples, [n]."""
-    if len(about.names) < 2:
-        raise DataError(f"data.subject: {where} has one subject alone; two are needed at least, one for each part")
-    counts = np.zeros((len(about.names), int(y.max()) + 1), np.int64)
-    np.add.at(counts, (about.subjects, y), 1)
-    first = np.unique(about.subjects, return_index=True)[1]
-    chosen = stratified.part(config.test_share, counts.argmax(axis=1), None if owner is None else owner[first])
-    test: Mask = chosen[about.subjects]
-    return test
-
-
-def _refuse_divided(test: Mask, about: Whose, where: str) -> None:
-    """Raise DataError if the examples of a subject are in both parts."""
-    both = np.intersect1d(about.subjects[test], about.subjects[~test])
-    if both.size:
-        raise DataError(
-            f"data.part: {where} has the rows of {about.names[both[0]]!r} (of data.subject) in both parts, train and test"
-        )
-
-
-def distinct_rows(config: OwnFilesConfig, x: NDArray[Any], y: Ints, called: Sequence[str] | None = None) -> Mask:
-    """Return which examples are kept, [n]: all, or the first of equal ones.
-
-    Args:
-        config: the component's fields.
-        x: [n, ...] examples.
-        y: [n] labels.
+        keys: [n] equal for equal examples; not asked for where duplicates are kept.
         called: [n] what the examples are called in a message; None: by their row.
 
     Raises:
         DataError: two examples are equal, and duplicates are refused.
     """
-    first = np.ones(len(y), np.bool_)
     if config.duplicates == "keep":
-        return first
-    seen: dict[bytes, int] = {}
-    pair: tuple[int, int] | None = None
-    for row, label in enumerate(y.tolist()):
-        digest = hashlib.blake2b(np.ascontiguousarray(x[row]).data, digest_size=16, key=str(label).encode()).digest()
-        earlier = seen.setdefault(digest, row)
-        first[row] = earlier == row
-        pair = pair or ((earlier, row) if earlier != row else None)
-    if pair and config.duplicates == "refuse":
-        one, other = (called[row] if called else f"row {row + 1}" for row in pair)
-        raise duplicates_error(int((~first).sum()), len(y), one, other)
-    return first
+        return slice(None)
+    first: dict[Hashable, int] = {}
+    earlier = np.array([first.setdefault(key, row) for row, key in enumerate(keys)])
+    kept: Mask = earlier == np.arange(len(earlier))
+    if config.duplicates == "refuse" and not kept.all():
+        row = int(kept.argmin())
+        one, other = (called[place] if called else f"row {place + 1}" for place in (earlier[row], row))
+        raise DataError(
+            f"data.duplicates: {(~kept).sum()} of {len(kept)} examples repeat earlier ones (first: {other} equals {one}). A "
+            "copy of a member among the non-members spoils membership inference: write duplicates: drop to leave the "
+            "repetitions out, or keep"
+        )
+    return slice(None) if kept.all() else kept
 
 
-def duplicates_error(count: int, total: int, one: str, other: str) -> DataError:
-    """Return the error for ``count`` of ``total`` examples that repeat earlier ones, first ``other`` repeats ``one``."""
-    verb = "repeats an earlier one" if count == 1 else "repeat earlier ones"
-    return DataError(
-        f"data.duplicates: {count} of {total} examples {verb} (first: {other} equals {one}). A copy of a member among the "
-        "non-members spoils membership inference: write duplicates: drop to leave the repetitions out, or keep"
-    )
-
-
-def build(
-    name: str, x: NDArray[Any], y: Ints, classes: int, test: Mask, of: Whose | None = None, statistics: str = "none"
-) -> Source:
-    """Return the source of examples in one array, of which ``test`` [n] are the test part.
+def build(name: str, x: NDArray[Any], division: Division, statistics: str = "none") -> Source:
+    """Return the source of examples in one array.
 
     Args:
         name: the name of the data set in messages.
         x: [n, ...] uint8 or float32; where the parts are contiguous, they are views of it.
-        y: [n] labels.
-        classes: the number of classes.
-        test: [n] which examples are the test part.
-        of: whose each example is.
+        division: their classes, owners and test part.
         statistics: whose mean of each channel (axis 1) is subtracted, and by whose deviation is divided (a constant
             channel is only moved to zero): "server", of the shadow set, "all_clients", of the training part, or "none".
     """
-    train, held_out = (Examples(_rows(x, rows), y[rows]) for rows in (~test, test))
-    subjects = None if of is None else np.concatenate([of.subjects[~test], of.subjects[test]])
-    names, groups, group_names = ((), None, ()) if of is None else (of.names, of.groups, of.group_names)
-    source = Source(
-        name,
-        classes,
-        train,
-        held_out,
-        subjects=subjects,
-        subject_names=names,
-        subject_groups=groups,
-        group_names=group_names,
-    )
+    y, test, whose = division.y, division.test, division.owners
+    train, held_out = (Examples(x[_view(rows)], y[rows]) for rows in (~test, test))
+    source = Source(name, len(division.class_names), train, held_out, class_names=division.class_names)
+    if whose is not None:
+        source = replace(
+            source,
+            subjects=np.concatenate([whose.subjects[~test], whose.subjects[test]]),
+            subject_names=whose.names,
+            subject_groups=whose.groups,
+            group_names=whose.group_names,
+        )
     if statistics == "none":
         return source
 
@@ -342,10 +322,10 @@ def refuse_lonely(config: StatisticsConfig) -> None:
         )
 
 
-def _rows(x: NDArray[Any], rows: Mask) -> NDArray[Any]:
-    """Return some rows of an array, as a view if they are next to one another, so that a mapped file stays one."""
-    found = np.flatnonzero(rows)
-    return x[found[0] : found[-1] + 1] if found[-1] - found[0] + 1 == len(found) else x[found]
+def _view(rows: Mask) -> Ints | slice:
+    """Return an index of ``rows`` that makes a view if they are next to one another, so that a mapped file stays one."""
+    chosen = np.flatnonzero(rows)
+    return slice(chosen[0], chosen[-1] + 1) if chosen[-1] - chosen[0] + 1 == len(chosen) else chosen
 
 
 def channel_statistics(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:

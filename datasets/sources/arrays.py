@@ -18,12 +18,15 @@ Compressed files and .safetensors are held in memory once.
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from safetensors import safe_open
 
 from datasets.components import inherited
 from datasets.federation import DataError, Source
@@ -54,31 +57,30 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises:
         DataError: the file is absent or cannot be read, or an array is unfit.
     """
+    import pandas as pd
+
     path = own.place(config, root)
-    fields = {"x": config.x, "y": config.y, "client": config.client, "group": config.group, "part": config.part}
-    found = read(path, {field: key for field, key in fields.items() if key})
+    roles = {"x": config.x, "y": config.y, "client": config.client, "group": config.group, "part": config.part}
+    keys = {role: key for role, key in roles.items() if key}
     if config.group and not config.client:
         raise DataError("data.group: is the group of a client; name the array with the clients in data.client")
-    x, plain = examples(found.pop("x"), config.x), {field: _flat(found, field, fields) for field in found}
-    for field, array in plain.items():
-        if len(array) != len(x):
+    arrays = read(path, keys)
+    x = examples(arrays.pop("x"), config.x)
+    columns = {role: flat(role, keys[role], array) for role, array in arrays.items()}
+    for role, column in columns.items():
+        if len(column) != len(x):
             raise DataError(
-                f"data.{field}: array {fields[field]!r} has {len(array)} entries, and {config.x!r} has {len(x)} examples"
+                f"data.{role}: array {keys[role]!r} has {len(column)} entries, and {config.x!r} has {len(x)} examples"
             )
-    y, classes = own.labels(plain["y"], f"array {config.y!r}", "data.y")
-    kept = own.distinct_rows(config, x, y)
-    if not kept.all():
-        x, y, plain = x[kept], y[kept], {field: array[kept] for field, array in plain.items()}
-    of, said = None, None
-    if config.client:
-        groups = _texts(plain["group"]) if config.group else None
-        of = own.whose(_texts(plain["client"]), groups, f"array {config.group!r}")
+    rows = pd.DataFrame({"label" if role == "y" else role: column for role, column in columns.items()})
     if config.part:
-        said = [{"0": "train", "1": "test"}.get(one, one) for one in _texts(plain["part"])]
-    test = own.test_rows(config, y, of, said, f"array {config.part!r}" if config.part else path.name, None)
+        rows["part"] = rows["part"].replace({"0": "train", "1": "test"})
+    where = {"label" if role == "y" else role: f"array {key!r}" for role, key in keys.items()}
+    kept = own.distinct(config, ((x[row].tobytes(), label) for row, label in enumerate(rows["label"])))
+    x, division = x[kept], own.divide(config, rows[kept], path.name, where, "data.y")
     if config.standardize:
         own.refuse_lonely(config)
-    return own.build(path.name, x, y, classes, test, of, config.statistics if config.standardize else "none")
+    return own.build(path.name, x, division, config.statistics if config.standardize else "none")
 
 
 def read(path: Path, keys: dict[str, str]) -> dict[str, NDArray[Any]]:
@@ -91,44 +93,38 @@ def read(path: Path, keys: dict[str, str]) -> dict[str, NDArray[Any]]:
     Raises:
         DataError: the file cannot be read, or has no array of a name.
     """
+    there = names(path)
+    for field, key in keys.items():
+        if key not in there:
+            known = own.nearest(key, there) or f". It has {', '.join(map(own.shortened, sorted(there)))}"
+            raise DataError(f"data.{field}: {path.name} has no array {own.quoted(key)}{known}")
+    with _readable(path):
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                mapped = {field: _mapped(path, key) for field, key in keys.items()}
+                return {field: file[keys[field]] if array is None else array for field, array in mapped.items()}
+        with safe_open(path, "np") as file:
+            return {field: file.get_tensor(key) for field, key in keys.items()}
+
+
+def names(path: Path) -> list[str]:
+    """Return the names of the arrays of a file. Raises DataError if it cannot be read."""
+    with _readable(path):
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return list(file.files)
+        with safe_open(path, "np") as file:
+            return list(file.keys())
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     if path.suffix not in SUFFIXES:
         raise DataError(f"data.path: {path} has a suffix that no reader is for; {' and '.join(SUFFIXES)} are read")
     try:
-        names = _names(path)
-        for field, key in keys.items():
-            if key not in names:
-                known = own.nearest(key, names) or f". It has {', '.join(map(own.shortened, sorted(names)))}"
-                raise DataError(f"data.{field}: {path.name} has no array {own.quoted(key)}{known}")
-        return {field: _array(path, key) for field, key in keys.items()}
-    except DataError:
-        raise
+        yield
     except Exception as error:  # safetensors has a class of its own for damaged files
-        raise DataError(f"data.path: {path} cannot be read: {' '.join(str(error).split())[:300]}") from error
-
-
-def _names(path: Path) -> list[str]:
-    if path.suffix == ".npz":
-        with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
-    from safetensors import safe_open
-
-    with safe_open(path, "np") as file:
-        return list(file.keys())
-
-
-def _array(path: Path, key: str) -> NDArray[Any]:
-    if path.suffix == ".npz":
-        mapped = _mapped(path, key)
-        if mapped is not None:
-            return mapped
-        with np.load(path, allow_pickle=False) as file:
-            whole: NDArray[Any] = file[key]
-            return whole
-    from safetensors import safe_open
-
-    with safe_open(path, "np") as file:
-        tensor: NDArray[Any] = file.get_tensor(key)
-        return tensor
+        raise DataError(f"data.path: {path} cannot be read: {own.reason(error)}") from error
 
 
 def _mapped(path: Path, key: str) -> NDArray[Any] | None:
@@ -177,35 +173,24 @@ def examples(x: NDArray[Any], key: str) -> NDArray[Any]:
     return numbers
 
 
-def _flat(found: dict[str, NDArray[Any]], field: str, fields: dict[str, str | None]) -> NDArray[Any]:
-    """Return labels, clients, groups or parts [n], texts as objects. Raises DataError for another shape."""
-    array = np.asarray(found[field])
+def flat(role: str, key: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return labels [n] as numbers or texts, and clients, groups or parts as texts, in which 3.0 and true are "3" and "1".
+
+    Raises:
+        DataError: the array has another shape or type, or bytes that are no text, or does not say it of each example.
+    """
     if array.ndim != 1 or array.dtype.kind not in "buifUS":
         hint = "; of one-hot labels take the argmax" if array.ndim == 2 else ""
         raise DataError(
-            f"data.{field}: array {fields[field]!r} is {array.dtype} {list(array.shape)}; whole numbers or texts [n] are "
-            f"needed{hint}"
+            f"data.{role}: array {key!r} is {array.dtype} {list(array.shape)}; whole numbers or texts [n] are needed{hint}"
         )
-    if array.dtype.kind == "f" and field not in ("y", "part") and np.isnan(array).any():
-        row = int(np.flatnonzero(np.isnan(array))[0])
-        raise DataError(
-            f"data.{field}: array {fields[field]!r} has nan in row {row + 1}; name the {field} of each example"
-        )
-    if array.dtype.kind not in "US":
-        return array
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        row = int(np.isnan(array).argmax()) + 1
+        raise DataError(f"data.{role}: array {key!r} has nan in row {row}; name the {role} of each example")
     try:
-        return np.array([_text(one) for one in array], object)
+        array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"data.{field}: array {fields[field]!r} holds bytes that are no UTF-8 ({error.object!r}); store them as texts"
-        ) from error
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _texts(array: NDArray[Any]) -> list[str]:
-    """Return clients, groups or parts as texts: 3 and 3.0 are "3", true and false are "1" and "0"."""
-    whole = array.dtype.kind == "b" or (array.dtype.kind == "f" and (array == np.rint(array)).all())
-    return [_text(one) for one in (array.astype(np.int64) if whole else array)]
+        raise DataError(f"data.{role}: array {key!r} holds bytes that are no UTF-8 ({error.object!r})") from error
+    if role != "y" and (array.dtype.kind == "b" or (array.dtype.kind == "f" and (array == np.rint(array)).all())):
+        array = array.astype(np.int64)
+    return array if role == "y" and array.dtype.kind not in "US" else array.astype(str).astype(object)

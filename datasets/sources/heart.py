@@ -21,30 +21,17 @@ from pydantic import Field
 from datasets import files
 from datasets.federation import Source
 from datasets.source_configs import StatisticsConfig
-from datasets.sources import _columns
-from datasets.sources._table_files import TableConfig, TableFile
+from datasets.sources import table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pandas as pd
 
 LABEL = "Heart Disease"
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 CATEGORIES = ("cp", "restecg", "slope", "thal")
-COLUMNS = (
-    "age",
-    "sex",
-    "cp",
-    "trestbps",
-    "chol",
-    "fbs",
-    "restecg",
-    "thalach",
-    "exang",
-    "oldpeak",
-    "slope",
-    "ca",
-    "thal",
-)
+# fmt: off
+COLUMNS = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal")
+# fmt: on
 NEVER_ZERO = ("trestbps", "chol")
 LABELED = "num"
 REMEDY = (
@@ -66,38 +53,33 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises:
         DataError: a file is absent or its content is wrong.
     """
-    import pyarrow as pa
+    import pandas as pd
 
     folder = root / "heart-disease"
     paths = [folder / f"processed.{hospital}.data" for hospital in HOSPITALS]
     files.require("UCI Heart Disease", paths, REMEDY)
-    tables = [_hospital(path, hospital) for path, hospital in zip(paths, HOSPITALS, strict=True)]
-    choice = TableConfig(
+    frame = pd.concat(map(_hospital, paths, HOSPITALS), ignore_index=True)
+    choice = table.Config(
         label=LABELED,
         client="hospital",
-        categories=CATEGORIES,
         missing="impute",
         duplicates="drop",
         test_share=0.3,
         shadow_size=config.shadow_size,
         statistics=config.statistics,
     )
-    return _columns.to_source("heart", choice, pa.concat_tables(tables))
+    return table.to_source("heart", choice, frame)
 
 
-def _hospital(path: Path, hospital: str) -> pa.Table:
-    """Return the patients of one hospital: 13 columns of numbers with nulls, sick or not, and the hospital's name."""
-    import pyarrow as pa
-    from pyarrow import compute as pc
+def _hospital(path: Path, hospital: str) -> pd.DataFrame:
+    """Return the patients of one hospital: numbers with gaps, codes as texts, sick or not, and the hospital's name."""
+    import pandas as pd
 
-    table = TableFile(path, header=(*COLUMNS, LABELED), kind=".csv").read([*COLUMNS, LABELED])[0]
     try:
-        columns = {name: table[name].cast(pa.float64()) for name in (*COLUMNS, LABELED)}
-        codes = {name: columns[name].cast(pa.int64()).cast(pa.string()) for name in CATEGORIES}
-    except pa.ArrowInvalid as error:
+        texts = pd.read_csv(path, names=(*COLUMNS, LABELED), index_col=False, na_values="?", dtype=str)
+        frame = texts.astype(float)
+        codes = {name: frame[name].astype("Int64").astype("string") for name in CATEGORIES}
+    except (OSError, ValueError) as error:
         raise files.damage_error(path, " ".join(str(error).split())) from error
-    for name in NEVER_ZERO:
-        absent = pc.equal(columns[name], 0.0)
-        columns[name] = pc.if_else(absent, pa.scalar(None, pa.float64()), columns[name])
-    columns[LABELED] = pc.greater(columns[LABELED], 0.0)
-    return pa.table({**columns, **codes, "hospital": pa.array([hospital] * len(table))})
+    absent = {name: frame[name].mask(frame[name] == 0) for name in NEVER_ZERO}
+    return frame.assign(**codes, **absent, **{LABELED: frame[LABELED] > 0, "hospital": hospital})

@@ -54,7 +54,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     test = stratified.part(TEST_SHARE, y)
     own.refuse_lonely(config)
     x = table[:, :-1].astype(np.float32)
-    return own.build(config.table, x, y, int(y.max()) + 1, test, None, config.statistics)
+    classes = tuple(map(str, range(y.max() + 1)))
+    return own.build(config.table, x, own.Division(y, classes, None, test), config.statistics)
 
 
 def read(path: Path) -> np.ndarray:

@@ -22,24 +22,76 @@ Missing values (in a CSV: empty, NA, N/A, #N/A, NaN, nan, null, NULL or ?) are r
 frequent value of the training part. "None" is a text like any other.
 
 Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the columns that
-they are made of (Parquet and Arrow files are mapped), until the examples are partitioned.
+they are made of, until the examples are partitioned.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from datasets.federation import DataError, Source
-from datasets.sources import _columns
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from datasets.federation import DataError, Floats, Ints, Source
+from datasets.source_configs import OwnFilesConfig
 from datasets.sources import _own_files as own
-from datasets.sources._table_files import TableConfig, TableFile, chosen
+from datasets.sources._own_files import Mask, nearest, quoted
+from datasets.sources._table_files import TableFile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LABEL = "own table"
 BESIDE_SWEEP = True
+ROLES = ("label", "client", "group", "part", "subject")
+MOST_LEVELS = 100  # of a column of texts; one with more is rather a name than a category
+LARGEST = float(np.finfo(np.float32).max)
+NUMBER, FLAG, TEXT = "number", "flag", "text"
+KINDS = {  # by what pandas infers
+    "integer": NUMBER,
+    "floating": NUMBER,
+    "mixed-integer-float": NUMBER,
+    "decimal": NUMBER,
+    "boolean": FLAG,
+    "string": TEXT,
+}
 
 
-class Config(TableConfig):
+def _listed(value: Any) -> Any:
+    """A single name stands for a list of one; YAML gives a list for a tuple."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class Config(OwnFilesConfig):
     """Which column is what."""
+
+    label: str = Field("", description="required: the column with the class")
+    client: str | None = Field(None, description="column that says whose example a row is, for the split natural")
+    group: str | None = Field(None, description="column with the client's group, the same in all rows of a client")
+    part: str | None = Field(None, description="column that says train or test; null: test_share is drawn")
+    subject: str | None = Field(
+        None,
+        description="column with whom or what a row is about: rows of one are never divided between training and test part",
+    )
+    features: Names | None = Field(None, description="columns that the model sees; null: all others but those of drop")
+    drop: Names = Field((), description="columns that are left out, such as a number or a name of the row")
+    categories: Names = Field((), description="columns of numbers that are categories, such as codes")
+    columns: Names | None = Field(None, description="names of all columns of a CSV that has no header line")
+    delimiter: Literal["comma", "semicolon", "tab"] = Field("comma", description="what separates the columns of a .csv")
+    decimal: Literal["point", "comma"] = Field("point", description="what a number in a .csv has before its fraction")
+    # A model can be trained on labels alone; whoever expects one in every row wants to hear of those without.
+    unlabeled: Literal["refuse", "drop"] = Field("refuse", description="rows without a label")
+    # A silent fill would change what is measured.
+    missing: Literal["refuse", "impute"] = Field(
+        "refuse", description="missing features: refused, or median or most frequent value (see statistics)"
+    )
+    standardize: bool = Field(True, description="numbers less their mean, by their deviation (see statistics)")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -52,8 +104,214 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     if config.decimal == config.delimiter == "comma":
         raise DataError("data.decimal: the comma separates the columns; write delimiter: semicolon or tab, too")
     file = TableFile(path, config.delimiter, config.decimal, config.columns)
-    columns = chosen(config, file.names(), path.name)
-    named = (config.client, config.group, config.part, config.subject, *config.categories)
-    texts = [name for name in named if name in columns]
-    table, parts = file.read(columns, [name for name in texts if name])
-    return _columns.to_source(path.name, config, table, parts)
+    names, role_of = file.names(), roles(config)
+    features = [one for one in names if one not in (*role_of, *config.drop) and one in (config.features or names)]
+    wrong = misnamed(config, names, features, path.name)
+    columns = [name for name in names if name in role_of or name in features]
+    if not columns:
+        own.refuse(wrong)
+    texts = [name for name in columns if name in config.categories or role_of.get(name, "label") != "label"]
+    return to_source(path.name, config, *file.read(columns, texts), wrong)
+
+
+def roles(config: Config) -> dict[str, str]:
+    """Return what the columns are that are no features, by their names."""
+    return {column: role for role in ROLES if (column := getattr(config, role))}
+
+
+def misnamed(config: Config, names: Sequence[str], features: Sequence[str], file: str) -> list[str]:
+    """Return what is wrong with the names of columns: unknown ones, two roles of one column, no feature that is left."""
+    more = ", ..." if len(names) > 12 else ""
+    offered = f"{file} has the columns {', '.join(map(own.shortened, names[:12]))}{more}"
+    role_of, given = roles(config), [role for role in ROLES if getattr(config, role)]
+    named: dict[str, tuple[str, ...]] = {role: (getattr(config, role),) for role in given}
+    named |= {"features": config.features or (), "drop": config.drop, "categories": config.categories}
+    wrong = [] if config.label else [f"data.label: is missing; it is the column with the class. {offered}"]
+    wrong += [
+        f"data.{key}: {file} has no column {quoted(name)}{nearest(name, names) or f'. {offered}'}"
+        for key, wanted in named.items()
+        for name in wanted
+        if name not in names
+    ]
+    if config.group and not config.client:
+        wrong.append("data.group: is the group of a client; name the column with the clients in data.client")
+    wrong += [
+        f"data.features: {quoted(name)} is already the label, client, group, part or subject"
+        for name in config.features or ()
+        if name in role_of
+    ]
+    if len(role_of) < len(given):
+        wrong.append("data.label: label, client, group, part and subject must be different columns")
+    if not features and not wrong:
+        wrong.append(f"data.features: no column of {file} is left as a feature. {offered}")
+    return wrong
+
+
+def to_source(
+    name: str, config: Config, frame: pd.DataFrame, parts: list[str] | None = None, wrong: Iterable[str] = ()
+) -> Source:
+    """Make a source of a table.
+
+    Args:
+        name: what the data set is called in messages.
+        config: which column is what; those named must be there.
+        frame: the columns in use.
+        parts: [n] train or test, where the data were saved in two parts.
+        wrong: what is wrong with them already.
+
+    Raises:
+        DataError: with everything that is wrong, one column in a line; rows are counted from 1 without the header.
+    """
+    problems, role_of = [*wrong], roles(config)
+    kinds: dict[str, str] = {}
+    for column in frame:
+        role = role_of.get(str(column), "")
+        try:
+            frame[column], kind = typed(config, frame[column], role)
+        except DataError as error:
+            problems.append(str(error))
+        else:
+            kinds |= {} if role else {str(column): kind}
+    own.refuse(problems)
+    frame = frame.assign(**{"\0part": parts}) if parts else frame
+    frame = frame[frame[config.label].notna()]
+    groups = frame.groupby([*kinds, config.label], dropna=False, sort=False).ngroup()
+    frame = frame[own.distinct(config, groups, [f"row {row + 1}" for row in frame.index])]
+    rows = frame.rename(columns=role_of | {"\0part": "part"}).drop(columns=list(kinds))
+    where = {role: f"column {quoted(column)}" for column, role in role_of.items()}
+    division = own.divide(config, rows, name, where, "data.label")
+    features, train = frame[list(kinds)], ~division.test
+    empty = features.columns[features[train].isna().all()]
+    own.refuse(
+        str(_unfit(column, "has no value in the training part; leave it out with data.drop")) for column in empty
+    )
+    if config.standardize or TEXT in kinds.values() or features.isna().any(axis=None):
+        own.refuse_lonely(config)
+    source = own.build(name, encode(config, features, kinds, train), division)
+    if config.statistics == "all_clients":
+        return source
+
+    def of_server(shadow: Ints) -> Source:
+        known = np.zeros(len(train), np.bool_)
+        known[np.flatnonzero(train)[shadow]] = True
+        return own.build(name, encode(config, features, kinds, known), division)
+
+    return replace(source, fit=of_server)
+
+
+def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Series[Any], str]:
+    """Return a column as numbers, truth values or texts, and which of the three it is.
+
+    Args:
+        config: the component's fields.
+        column: the column.
+        role: what it is if it is no feature.
+
+    Raises:
+        DataError: it holds something else; or it has infinite or (unless they may be missing) missing values; or it is a
+            feature, but mixes texts and numbers, or tells its rows by a number or a text of their own.
+    """
+    import pandas as pd
+
+    def unfit(what: str) -> DataError:
+        return DataError(f"data.{role or 'path'}: column {quoted(name)} {what}")
+
+    name, inferred = str(column.name), pd.api.types.infer_dtype(column, skipna=True)
+    missing = column.isna()
+    if missing.all():
+        raise unfit("has no value at all; leave it out with data.drop")
+    if inferred not in KINDS:
+        raise unfit(
+            f"holds {inferred} values, neither numbers nor texts nor true/false; make numbers or UTF-8 texts of them, or "
+            "leave it out with data.drop",
+        )
+    kind = KINDS[inferred]
+    column = column if kind == TEXT else pd.to_numeric(column)
+    if kind == NUMBER and (infinite := np.isinf(column)).any():
+        raise unfit(f"is infinite in row {infinite.idxmax() + 1}")
+    may_miss = config.unlabeled == "drop" if role == "label" else config.missing == "impute" and not role
+    if missing.any() and not may_miss:
+        first = f"in row {missing.idxmax() + 1}"
+        what = f"{missing.sum()} missing values, the first {first}" if missing.sum() > 1 else f"a missing value {first}"
+        remedies = {
+            "label": "write unlabeled: drop (fedpriv new: --drop-unlabeled) to leave out such rows, or correct it"
+        }
+        remedy = "write missing: impute, correct it, or leave the column out (data.drop)"
+        raise unfit(f"has {what}; {remedies.get(role, 'correct it' if role else remedy)}")
+    if role:
+        return column, kind
+    levels, count = column.nunique(), len(column)
+    if kind == TEXT and name not in config.categories and (numbers := number_texts(column)).any():
+        texts = ~numbers & ~missing
+        some, other = sorted((numbers.idxmax(), texts.idxmax()))
+        like = int((numbers if numbers[other] else texts).sum())
+        raise unfit(
+            f"mixes numbers and texts: {column[some]!r} in row {some + 1}, {column[other]!r} in row {other + 1} ({like} like "
+            "it); correct it, list it in data.categories, or leave it out with data.drop",
+        )
+    if kind == TEXT and levels > MOST_LEVELS:
+        raise unfit(
+            f"has {levels} different texts (at most {MOST_LEVELS} are taken for categories); leave it out: data.drop",
+        )
+    if column.dtype.kind in "iu" and levels == count > 20 and int(column.max()) - int(column.min()) == count - 1:
+        raise unfit("numbers the rows, so it tells members by itself; leave it out with data.drop")
+    return column, kind
+
+
+def number_texts(column: pd.Series[Any]) -> pd.Series[bool]:
+    """Return which texts are numbers, [n], if others are not; else none."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(column, errors="coerce").notna()
+    return numbers & bool((~numbers & column.notna()).any())
+
+
+def encode(config: Config, features: pd.DataFrame, kinds: dict[str, str], known: Mask) -> Floats:
+    """Return the features as numbers, float32 [n, features].
+
+    Args:
+        config: the component's fields.
+        features: the columns.
+        kinds: the kind of each.
+        known: [n] the examples whose statistics and values are used. A column of numbers in which they do not differ is
+            zero, and a text that they do not have is zero in all columns of its feature.
+
+    Raises:
+        DataError: a value is beyond float32, or no feature is left.
+    """
+    encoded: list[Floats] = []
+    for name, kind in kinds.items():
+        if kind != TEXT:
+            encoded.append(_numbers(config, features[name], kind, known))
+        elif len(values := features[name][known].dropna()):
+            texts = features[name].fillna(values.mode()[0])
+            encoded += [(texts == level).to_numpy(np.float32) for level in own.ordered(values)]
+    if not encoded:
+        raise DataError("data.shadow_size: no feature has a value among the server's examples; raise it")
+    return np.stack(encoded, axis=1)
+
+
+def _numbers(config: Config, column: pd.Series[Any], kind: str, known: Mask) -> Floats:
+    values = column.to_numpy(np.float64)
+    present = ~np.isnan(values)
+    there = values[known & present]
+    if not len(there):
+        return np.zeros(len(values), np.float32)
+    values = np.where(present, values, np.median(there) if kind == NUMBER else float(there.mean() > 0.5))
+    if config.standardize and kind == NUMBER:
+        there = values[known]
+        low, high = there.min(), there.max()
+        if low == high:
+            return np.zeros(len(values), np.float32)
+        scale = max(abs(low), abs(high))  # so that squares of large numbers stay finite
+        mean, deviation = (there / scale).mean(), (there / scale).std()
+        values = np.clip((values / scale - mean) / deviation, -LARGEST, LARGEST)  # others' numbers may be of any size
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    if not np.isfinite(narrow).all():
+        raise _unfit(str(column.name), f"has a number beyond 3.4e38 in row {column.index[~np.isfinite(narrow)][0] + 1}")
+    return narrow
+
+
+def _unfit(name: str, what: str) -> DataError:
+    return DataError(f"data.path: column {quoted(name)} {what}")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from datasets.federation import printable
-from datasets.look import TEST_SHARE, Look
+from datasets.profile import TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 from orchestrator.config.document import read
 from orchestrator.config.errors import ConfigError
@@ -30,7 +30,7 @@ MOST_CLIENTS = 20
 MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that overfit as in practice
 MOST_TESTS = 2000
 TARGETS = 20  # examples of each client that source inference looks at, at most
-BESIDE, WIDEST = 36, 116  # columns: comments begin there, and lines end there
+WIDEST = 116  # columns of a line
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -55,16 +55,15 @@ class Sizes:
     small: tuple[str, ...] = ()
 
 
-def sizes(look: Look) -> Sizes:
-    """Divide the examples that were found, of which ``look.division`` says what the source makes of them.
+def sizes(seen: Profile) -> Sizes:
+    """Divide the examples.
 
     Of clients that the data name, as many take part as take minutes, not counting those that have too few.
 
     Raises:
         ValueError: there are too few, or too few clients; the text is a sentence.
     """
-    names = list(look.division.train)
-    train, test = (np.array([part[name] for name in names]) for part in (look.division.train, look.division.test))
+    train, test = seen.train, seen.test
     total = int((train + test).sum())
     if total >= FEWEST_EXAMPLES and (train.sum() < FEWEST_TO_TRAIN_ON or test.sum() < FEWEST_TO_TEST_ON):
         raise ValueError(
@@ -73,10 +72,10 @@ def sizes(look: Look) -> Sizes:
         )
     enough = (train - np.ceil(SHADOW_SHARE * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
     clients = min(MOST_CLIENTS, int(enough.sum()))
-    if look.clients and total >= FEWEST_EXAMPLES:
+    if seen.clients and total >= FEWEST_EXAMPLES:
         if clients < 2:
             raise ValueError(
-                f"{clients} of {len(names)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
+                f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
                 "and shadow set are taken away; two such clients are needed at least. Without --client the examples are "
                 "dealt to clients"
             )
@@ -87,9 +86,9 @@ def sizes(look: Look) -> Sizes:
             f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
         )
     # Whichever clients are drawn, they can give so many.
-    given = int(np.sort(train[enough])[:clients].sum()) if look.clients else int(train.sum())
+    given = int(np.sort(train[enough])[:clients].sum()) if seen.clients else int(train.sum())
     shadow = min(int(SHADOW_SHARE * given), MOST_CLIENTS * MOST_EACH)
-    if not look.clients:
+    if not seen.clients:
         left = given - shadow
         clients = min(MOST_CLIENTS, max(2, left // EACH))
         each = MOST_EACH if left > clients * MOST_EACH else None
@@ -98,60 +97,68 @@ def sizes(look: Look) -> Sizes:
     small = too_small(FEWEST_OF_A_CLIENT, shadow, clients, train, test)
     rest = train[~small] - np.ceil(shadow * train[~small] / np.sort(train[~small])[:clients].sum())
     each = MOST_EACH if rest.max() > MOST_EACH else None
-    left_out = tuple(names[client] for client in np.flatnonzero(small))
+    left_out = tuple(seen.clients[client] for client in np.flatnonzero(small))
     return Sizes(clients, each, shadow, None, min(int(rest.min()), MOST_EACH), left_out)
 
 
 TEMPLATE = """\
 # {{ name }}: who is exposed to which attack, with plain training and with DP-SGD?
 #
-{% for line in found %}
+{% for note in seen.notes %}
+{% for line in note | wrapped(0) %}
 # {{ line }}
 {% endfor %}
+{% endfor %}
 #
-# fedpriv run FILE --dry-run shows what would run; fedpriv list {{ look.source }} explains the fields of data, and
+# fedpriv run FILE --dry-run shows what would run; fedpriv list {{ seen.source }} explains the fields of data, and
 # docs/own_data.md where test set, non-members and shadow set come from.
 name: {{ name }}
 base:
   rounds: {{ rounds }}
   data:
-    name: {{ look.source }}
-    path: {{ path | yaml }} ## relative to this file
-{% for field, value in look.fields.items() %}
-    {{ field }}: {{ value | yaml }} ## {{ look.remarks.get(field, "") | printable }}
+    name: {{ seen.source }}
+    path: {{ path | yaml }}  # relative to this file
+{% for field, value in seen.fields.items() %}
+{% for line in seen.remarks.get(field, "") | wrapped(4) %}
+    # {{ line }}
 {% endfor %}
-{% if "part" not in look.fields %}
-    test_share: {{ test_share }} ## half of it measures accuracy; the rest are the attacks' non-members
+    {{ field }}: {{ value | yaml }}
+{% endfor %}
+{% if "part" not in seen.fields %}
+    test_share: {{ test_share }}  # half of it measures accuracy; the rest are the attacks' non-members
 {% endif %}
 {% if sizes.tests %}
     test_size: {{ sizes.tests }}
-    nonmember_size: {{ sizes.tests }} ## enough for narrow intervals
+    nonmember_size: {{ sizes.tests }}  # enough for narrow intervals
 {% endif %}
-    shadow_size: {{ sizes.shadow }} ## what the attacker has of its own, for shadow models
-{% if look.source != "arrays" or look.fields.standardize %}
-    statistics: server ## means, categories, ... of the shadow set; all_clients voids every epsilon
+    shadow_size: {{ sizes.shadow }}  # what the attacker has of its own, for shadow models
+{% if seen.source != "arrays" or seen.fields.standardize %}
+    statistics: server  # means, categories, ... of the shadow set; all_clients voids every epsilon
 {% endif %}
-    clients: {{ sizes.clients }} ## {{ why_clients }}
+    clients: {{ sizes.clients }}  # {{ why_clients }}
 {% if sizes.each %}
-    examples_per_client: {{ sizes.each }} ## at most, so that it takes minutes; null: all there are
+    examples_per_client: {{ sizes.each }}  # at most, so that it takes minutes; null: all there are
 {% endif %}
+{% for line in why_split | wrapped(4) %}
+    # {{ line }}
+{% endfor %}
     split: {{ split }}
 {% if convolutions %}
-  model: hu_cnn ## two convolutions; fedpriv list shows others
+  model: hu_cnn  # two convolutions; fedpriv list shows others
 {% else %}
-  model: {name: mlp, hidden: [{{ 64 if look.shape | max < 200 else 128 }}]} ## one hidden layer; fedpriv list shows others
+  model: {name: mlp, hidden: [{{ 64 if seen.shape | max < 200 else 128 }}]}  # one hidden layer; fedpriv list shows others
 {% endif %}
   training:
     optimizer: sgd
     lr: {{ 0.05 if images else 0.1 }}
-    epochs: {{ 2 if images else 5 }} ## passes over a client's examples in a round
+    epochs: {{ 2 if images else 5 }}  # passes over a client's examples in a round
     batch_size: 10
-    clip: 1.0 ## dp_sgd alone: the largest norm of an example's gradient
-    noise_multiplier: 1.0 ## dp_sgd alone: more noise, smaller epsilon
+    clip: 1.0  # dp_sgd alone: the largest norm of an example's gradient
+    noise_multiplier: 1.0  # dp_sgd alone: more noise, smaller epsilon
   attacks:
-    - {name: shadow_mia, every: {{ rounds }}, shadows: 3} ## was it trained on? quick, by shadow models
-    - {name: calibrated_mia, replicas: {{ 4 if images else 8 }}} ## the same, stronger and slower: trains replicas of the run
-    - {name: sia, targets: {{ targets }}} ## whose example is it? by a server that sees the clients' updates
+    - {name: shadow_mia, every: {{ rounds }}, shadows: 3}  # was it trained on? quick, by shadow models
+    - {name: calibrated_mia, replicas: {{ 4 if images else 8 }}}  # the same, stronger and slower: trains replicas of the run
+    - {name: sia, targets: {{ targets }}}  # whose example is it? by a server that sees the clients' updates
 sweep:
   # No defense beside one, whose epsilon the report states.
   training.name: {grid_search: [local_sgd, dp_sgd]}
@@ -159,17 +166,16 @@ sweep:
   seed: {grid_search: [0, 1, 2]}
 resources: {client_actors: 1}  # two trials at a time on two cores; no result depends on it
 """
-REMARK = "\x1f"  # stands between a line and its comment, and is in neither: both are printable
 TOP, BASE = ["name", "base", "sweep", "resources"], ["rounds", "data", "model", "training", "attacks"]
 SHARED = {"test_share", "test_size", "nonmember_size", "shadow_size"}
 DIVIDED = SHARED | {"statistics", "clients", "examples_per_client", "split"}  # fields of data
 
 
-def new_sweep(look: Look, path: str, name: str) -> str:
+def new_sweep(seen: Profile, path: str, name: str) -> str:
     """The text of a sweep file.
 
     Args:
-        look: what the data hold, and what `datasets.look.divided` found out.
+        seen: what the data hold.
         path: where they are, relative to the folder of the sweep file.
         name: a name for the sweep; characters that its results folder cannot have are replaced.
 
@@ -178,36 +184,38 @@ def new_sweep(look: Look, path: str, name: str) -> str:
     """
     from jinja2 import Environment
 
-    chosen, images = sizes(look), len(look.shape) == 3
-    why_clients = "" if chosen.clients == len(look.clients) else f"of {len(look.clients)} that there are"
-    environment = Environment(trim_blocks=True)  # noqa: S701 - the text is YAML
-    environment.filters |= {"yaml": _yaml, "printable": printable}
-    filled = environment.from_string(TEMPLATE.replace(" ## ", REMARK)).render(
-        look=look,
+    chosen, images = sizes(seen), len(seen.shape) == 3
+    split, why_split = _split(seen, chosen)
+    why_clients = (
+        "all that there are" if chosen.clients == len(seen.clients) else f"of {len(seen.clients)} that there are"
+    )
+    environment = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - the text is YAML
+    environment.filters |= {"yaml": _yaml, "wrapped": _wrapped}
+    text = environment.from_string(TEMPLATE).render(
+        seen=seen,
         path=path,
         name=NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data",
-        found=[line for sentence in look.found for line in textwrap.wrap(printable(sentence), WIDEST - 2)],
         sizes=chosen,
         test_share=TEST_SHARE,
-        why_clients=why_clients if look.clients else "nobody says whose an example is, so they are dealt",
-        split=_split(look, chosen),
+        why_clients=why_clients if seen.clients else "nobody says whose an example is, so they are dealt",
+        split=split,
+        why_split=why_split,
         images=images,
-        convolutions=images and min(look.shape[1:]) >= 16,
+        convolutions=images and min(seen.shape[1:]) >= 16,
         rounds=10 if images else 15,
         targets=max(1, min(TARGETS, chosen.smallest)),
     )
-    text = "\n".join(map(_line, filled.split("\n"))) + "\n"
-    _refuse_surprises(text, look, path)
+    _refuse_surprises(text, seen, path)
     return text
 
 
-def _refuse_surprises(text: str, look: Look, path: str) -> None:
+def _refuse_surprises(text: str, seen: Profile, path: str) -> None:
     """Raise ValueError unless a reader of YAML finds in ``text`` the sections that were meant, and the names in the data.
 
     Names of columns, classes and clients come from a file that somebody else may have written. None of them may become
     a key of the sweep: ``code`` would run a program.
     """
-    meant = {"name": look.source, "path": path, **look.fields}
+    meant = {"name": seen.source, "path": path, **seen.fields}
     try:
         tree = read(text, "new").value
         data = tree["base"]["data"]
@@ -219,37 +227,31 @@ def _refuse_surprises(text: str, look: Look, path: str) -> None:
         raise ValueError("a name in the data cannot be written into a sweep file; rename columns, classes and clients")
 
 
-def _split(look: Look, chosen: Sizes) -> str:
-    """The split, with its remark: natural where the data say whose an example is, else unequal shares of the classes."""
-    if not look.clients:
+def _split(seen: Profile, chosen: Sizes) -> tuple[str, str]:
+    """The split, and why: natural where the data say whose an example is, else unequal shares of the classes."""
+    if not seen.clients:
         split = f"{{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {max(2, min(10, chosen.smallest))}}}"
-        return f"{split}{REMARK}smaller alpha: clients differ more in their classes"
+        return split, "smaller alpha: clients differ more in their classes"
     fields, remarks = ["name: natural"], []
     if chosen.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
         remarks.append(f"too small: {_some(chosen.small)}")
-    if alone := [name for name in look.division.one_class if name not in chosen.small]:
+    if alone := [name for name in seen.one_class if name not in chosen.small]:
         fields.append("one_class: keep")
         remarks.append(f"of one class, so that the label tells whose an example is: {_some(alone)}")
     if not remarks:
-        what = "sub-folder" if look.source == "image_folder" else f"value of {look.fields['client']}"
-        return f"natural{REMARK}each client is one {printable(what)}"
-    return f"{{{', '.join(fields)}}}{REMARK}{printable('; '.join(remarks))}"
+        what = "sub-folder" if seen.source == "image_folder" else f"value of {seen.fields['client']}"
+        return "natural", f"each client is one {what}"
+    return f"{{{', '.join(fields)}}}", "; ".join(remarks)
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _line(line: str) -> str:
-    """A line with its comment, beside it where there is room, else above it."""
-    text, _, remark = line.partition(REMARK)
-    if not remark:
-        return text
-    if len(text) <= BESIDE and BESIDE + len(remark) < WIDEST:
-        return f"{text:<{BESIDE}} # {remark}"
-    indent = " " * (len(text) - len(text.lstrip()))
-    return "\n".join([*(f"{indent}# {one}" for one in textwrap.wrap(remark, WIDEST - len(indent) - 2)), text])
+def _wrapped(text: str, indent: int) -> list[str]:
+    """The lines of a comment: printable, so that none ends where a reader of YAML does not expect it."""
+    return textwrap.wrap(printable(text), WIDEST - indent - 2)
 
 
 def _yaml(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from orchestrator import FINISHED
 
 if TYPE_CHECKING:
-    from datasets.look import Look
+    from datasets.profile import Profile
     from orchestrator.config.errors import ConfigProblem
     from orchestrator.config.sweep_file import Sweep
 
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Write the sweep file; return the exit code. Raises ConfigError, and then nothing was written."""
     from datasets.federation import DataError
-    from datasets.look import divided, look
+    from datasets.profile import profile
     from orchestrator.config.errors import ConfigError, ConfigProblem
     from orchestrator.config.new_sweep import new_sweep
 
@@ -54,9 +54,8 @@ def execute(options: argparse.Namespace) -> int:
     problems = [ConfigProblem(one, file="--output") for one in [_unwritable(output, options.force)] if one]
     source: Path = options.file.expanduser()
     try:
-        columns = (options.label, options.client, options.group, options.layout, options.subject)
-        found = look(source, *columns, options.drop_unlabeled)
-        found = divided(found, source)
+        asked = ("label", "client", "group", "subject", "layout", "drop_unlabeled")
+        found = profile(source, **{name: getattr(options, name) for name in asked})
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
         text = new_sweep(found, relative, source.resolve().stem)
     except (DataError, ValueError) as error:
@@ -121,11 +120,11 @@ def _write(text: str, output: Path) -> Sweep:
     return replace(sweep, path=output)
 
 
-def _say(found: Look, sweep: Sweep, output: Path) -> None:
+def _say(found: Profile, sweep: Sweep, output: Path) -> None:
     from datasets.federation import printable
 
     run = sweep.runs[0]
-    print("\n".join(map(printable, found.found)))
+    print("\n".join(map(printable, found.notes)))
     print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
     print(f"      fedpriv run {output}             runs it")

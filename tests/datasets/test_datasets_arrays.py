@@ -104,7 +104,7 @@ def changed(place: tuple[int, ...], value: float) -> dict[str, Any]:
         ({"x": np.zeros((6, 8, 8, 3), np.uint8)}, {}, "move the last axis: x.transpose(0, 3, 1, 2)"),
         ({"x": np.zeros((6, 8, 8), np.uint8)}, {}, "gray images are [n, 1, height, width]"),
         ({"x": np.array(["a"] * 6)}, {}, "array 'x' holds <U1"),
-        ({"x": X[[0, 1, 0, 3, 4, 5]]}, {}, "data.duplicates: 1 of 6 examples repeats an earlier one (first: row 3 equ"),
+        ({"x": X[[0, 1, 0, 3, 4, 5]]}, {}, "data.duplicates: 1 of 6 examples repeat earlier ones (first: row 3 equ"),
         ({"y": np.array([b"\xff", b"a"] * 3)}, {}, r"data.y: array 'y' holds bytes that are no UTF-8 (b'\xff')"),
         ({"who": np.array([b"\xff", b"a"] * 3)}, {}, "data.client: array 'who' holds bytes that are no UTF-8"),
         ({"who": np.where(Y, np.nan, 0)}, {}, "data.client: array 'who' has nan in row 2; name the client of each"),

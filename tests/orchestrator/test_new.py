@@ -91,10 +91,10 @@ def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
         (["--label", "outcom"], "--label: patients.csv has no column 'outcom'. Did you mean 'outcome'?"),
         (["--label", "pressure"], "--label: column 'pressure' is continuous"),
         ([], "--label: is missing"),
-        (["--label", "outcome", "--group", "sex"], "--group: is the group of a client; say with --client which client"),
+        (["--label", "outcome", "--group", "sex"], "--group: is the group of a client"),
         (
             ["--label", "outcome", "--client", "hospital", "--group", "sex"],
-            "new: base.data.group: column 'sex' must be the same in all examples of a client",
+            "--group: column 'sex' must be the same in all examples of a client",
         ),
         (["--label", "outcome", "--output", "nowhere/sweep.yaml"], "--output: the folder nowhere does not exist"),
         (["--label", "outcome", "--output", "."], "--output: . is a folder"),
@@ -237,7 +237,10 @@ def test_rows_without_a_label_are_left_out_if_asked(patients, tmp_path, capsys):
     )
     command = ["new", str(patients), "--label", "outcome", "--output", str(tmp_path / "work" / "sweep.yaml")]
     assert main(command) == 2
-    assert "is empty in 40 rows, the first of them row 1; add --drop-unlabeled" in capsys.readouterr().err
+    assert (
+        "has 40 missing values, the first in row 1; write unlabeled: drop (fedpriv new: --drop-unlabeled)"
+        in capsys.readouterr().err
+    )
     assert main([*command, "--drop-unlabeled"]) == 0
     assert "40 rows have no label and are left out" in capsys.readouterr().out
     run = load_sweep(tmp_path / "work" / "sweep.yaml").runs[0]
