@@ -269,9 +269,7 @@ def many(folder: Path, head: str, cells: list[str]) -> str:
 def test_names_and_numbers_of_rows_and_times_are_no_features(tmp_path: Path) -> None:
     assert "column 'n' numbers the rows" in many(tmp_path, "n", [str(i + 1) for i in range(40)])
     assert "column 'n' has 140 different texts" in many(tmp_path, "n", [f"name {i}" for i in range(140)])
-    assert "column 'day' holds date values" in many(
-        tmp_path, "day", [f"2024-01-{i % 28 + 1:02d}" for i in range(40)]
-    )
+    assert "column 'day' holds date values" in many(tmp_path, "day", [f"2024-01-{i % 28 + 1:02d}" for i in range(40)])
     assert "column 'n' has no value at all" in many(tmp_path, "n", [""] * 40)
     assert "has 140 distinct values in 140 rows" in refused(
         tmp_path,
