@@ -49,18 +49,12 @@ def number_of_directions(d: int) -> int:
 
 
 def walsh_hadamard(x: Floats) -> Floats:
-    """Multiply a vector by the Hadamard matrix, without scaling, in b log2(b) additions.
+    """Multiply a vector [b], b a power of two, by the Hadamard matrix, without scaling, in b log2(b) additions.
 
     >>> walsh_hadamard(np.array([1, 0, 2, 0], np.float32)).tolist()
     [3.0, 3.0, -1.0, -1.0]
 
     The halves of the index's bits are transformed in turn, so that every addition runs over a long piece of memory.
-
-    Args:
-        x: [b] with b a power of two.
-
-    Returns:
-        [b] in a new array of the same type.
     """
     bits = len(x).bit_length() - 1
     square = x.reshape(1 << (bits + 1) // 2, 1 << bits // 2)
@@ -70,18 +64,14 @@ def walsh_hadamard(x: Floats) -> Floats:
 
 def _columns(x: Floats) -> Floats:
     """Transform along the first axis of [n, m]."""
-    n, width = x.shape
-    source, target = x, np.empty_like(x)
-    spare = np.empty_like(x)
     half = 1
-    while half < n:
-        a, b = source.reshape(-1, 2, half * width)[:, 0], source.reshape(-1, 2, half * width)[:, 1]
-        result = target.reshape(-1, 2, half * width)
-        np.add(a, b, out=result[:, 0])
-        np.subtract(a, b, out=result[:, 1])
-        source, target = target, (spare if source is x else source)
+    while half < len(x):
+        pairs = x.reshape(-1, 2, half * x.shape[1])
+        x = np.empty_like(x)
+        np.add(pairs[:, 0], pairs[:, 1], out=x.reshape(pairs.shape)[:, 0])
+        np.subtract(pairs[:, 0], pairs[:, 1], out=x.reshape(pairs.shape)[:, 1])
         half *= 2
-    return source
+    return x
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +104,7 @@ class Directions:
         """Return the sum of the first directions times ``coefficients`` [at most b], a vector [d]."""
         spread = np.zeros(self.number, np.float32)
         spread[: len(coefficients)] = coefficients
-        inside = walsh_hadamard(spread)
-        inside *= self.signs
-        inside *= np.float32(self.number**-0.5)
-        return self._place(inside)
+        return self._place(walsh_hadamard(spread) * self.signs * np.float32(self.number**-0.5))
 
     def one(self, row: int) -> Floats:
         """Return direction ``row``, a vector [d]."""
@@ -128,15 +115,9 @@ class Directions:
 
     def products(self, x: Floats) -> Doubles:
         """Return the inner products [b] of all directions with a vector ``x`` [d]."""
-        first = min(self.number, self.d - self.start)
-        inside = np.concatenate([x[self.start : self.start + first], x[: self.number - first]]).astype(np.float32)
-        inside *= self.signs
+        inside = np.roll(x, -self.start)[: self.number].astype(np.float32) * self.signs
         return walsh_hadamard(inside).astype(np.float64) * self.number**-0.5
 
     def _place(self, inside: Floats) -> Floats:
         """Put [b] values at the directions' coordinates of a vector [d] of zeros."""
-        placed = np.zeros(self.d, np.float32)
-        first = min(self.number, self.d - self.start)
-        placed[self.start : self.start + first] = inside[:first]
-        placed[: self.number - first] = inside[first:]
-        return placed
+        return np.roll(np.pad(inside, (0, self.d - self.number)), self.start)

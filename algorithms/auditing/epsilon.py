@@ -23,10 +23,6 @@ def epsilon_gdp(mu: float, delta: float) -> float:
     >>> round(epsilon_gdp(2.0, 1e-5), 4), epsilon_gdp(-0.1, 1e-5)
     (9.9973, 0.0)
 
-    Args:
-        mu: the separation in standard deviations; no more than 0 means that nothing can be told.
-        delta: the delta of the guarantee, above 0 and below 1.
-
     Raises:
         ValueError: ``delta`` is 0 (no Gaussian mechanism has an epsilon then) or not below 1.
     """
@@ -41,15 +37,7 @@ def epsilon_gdp(mu: float, delta: float) -> float:
 
 
 def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
-    """Compute `epsilon_gdp` of many mu [...] at once, by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8).
-
-    Args:
-        mu: [...] separations, not NaN; infinity gives infinity.
-        delta: the delta of the guarantee, above 0 and below 1.
-
-    Raises:
-        ValueError: ``delta`` is not above 0 and below 1.
-    """
+    """Compute `epsilon_gdp` of many mu [...], no NaN, by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8)."""
     from scipy.special import log_ndtr
 
     _check(delta)
@@ -69,10 +57,6 @@ def mu_gdp(epsilon: float, delta: float) -> float:
 
     >>> round(mu_gdp(9.9973, 1e-5), 4)
     2.0
-
-    Args:
-        epsilon: at least 0.
-        delta: above 0 and below 1.
     """
     from dp_accounting import get_sigma_gaussian
 
@@ -105,42 +89,26 @@ def epsilon_of_rates(false_positive: float, false_negative: float, delta: float)
     >>> round(epsilon_of_rates(0.01, 0.5, 0.0), 3), epsilon_of_rates(0.5, 0.5, 0.0)
     (3.912, 0.0)
 
-    Args:
-        false_positive: rate at which an absent client is taken for a present one.
-        false_negative: rate at which a present client is taken for an absent one.
-        delta: the delta of the guarantee.
-
     Returns:
         Epsilon, at least 0; infinity if one error never happens.
     """
     pairs = ((false_positive, false_negative), (false_negative, false_positive))
     found = [math.log((1 - delta - other) / one) if one > 0 else math.inf for one, other in pairs if other < 1 - delta]
-    return max(0.0, *found) if found else 0.0
+    return max([0.0, *found])
 
 
 def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: float, delta: float) -> float:
-    """Compute the smallest epsilon at ``delta`` of a mechanism whose result is one of two normal numbers.
-
-    With equal deviations this is `epsilon_gdp` of the difference in deviations.
+    """Compute the smallest epsilon at ``delta`` of a mechanism whose result is normal in two ways (Steinke 2022).
 
     >>> round(epsilon_two_gaussians(0.0, 1.0, 2.0, 1.0, 1e-5), 4)
     9.9973
 
-    Args:
-        mean: mean of the one distribution.
-        sd: its standard deviation, above 0.
-        other_mean: mean of the other distribution.
-        other_sd: its standard deviation, above 0.
-        delta: above 0 and below 1.
-
     Raises:
-        ValueError: ``delta`` is not above 0 and below 1, or a deviation is not above 0.
+        ValueError: ``delta`` is not above 0 and below 1.
     """
     from scipy.optimize import brentq
 
     _check(delta)
-    if not (sd > 0 and other_sd > 0):
-        raise ValueError(f"standard deviations must be above 0, got {sd:g} and {other_sd:g}")
     one, other = (mean, sd), (other_mean, other_sd)
     if sd == other_sd:
         return epsilon_gdp(abs(mean - other_mean) / sd, delta)

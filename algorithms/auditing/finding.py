@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,81 +28,12 @@ from algorithms.core.metric import MINOR, NOISE, Column, Metric
 
 DOUBT = 0.001  # the deviations count as equal unless their test has a smaller p value
 CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Separation:
-    """How far apart the scores of canaries that were in lie from those of others.
-
-    Attributes:
-        mu: difference of the means, in deviations of the scores that were out.
-        error: standard error of ``mu``.
-        ratio: deviation of the scores that were in over that of the others; 1 unless they differ beyond doubt.
-        ratio_error: standard error of the log of that ratio; 0 unless they differ.
-    """
-
-    mu: float
-    error: float
-    ratio: float = 1.0
-    ratio_error: float = 0.0
-
-    def epsilon(self, delta: float) -> float:
-        """Return the epsilon at ``delta`` that this separation comes to."""
-        return _epsilon(self.mu, self.ratio, delta)
-
-    def over(self, factor: float) -> Separation:
-        """Return the separation ``factor`` times as far, with its error."""
-        return replace(self, mu=self.mu * factor, error=self.error * factor)
-
-    def limits(self, delta: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Return the ends of the interval of epsilon at ``delta``.
-
-        Args:
-            delta: the delta of the claim.
-            confidence: the probability with which the interval has the truth in it, if scores are normal.
-        """
-        from scipy.special import ndtri
-
-        reach = float(ndtri((1 + confidence) / 2))
-        side, wide = math.copysign(1.0, math.log(self.ratio)), abs(math.log(self.ratio))
-        spread = reach * self.ratio_error
-        nearer, farther = math.exp(side * max(0.0, wide - spread)), math.exp(side * (wide + spread))
-        low, high = self.mu - reach * self.error, self.mu + reach * self.error
-        return _epsilon(max(0.0, low), nearer, delta), _epsilon(high, farther, delta)
-
-
-def separation(inside: Doubles, outside: Doubles, unequal: bool = True) -> Separation:
-    """Estimate how far apart two sets of scores lie.
-
-    Args:
-        inside: scores of the canaries that were in, two at least.
-        outside: scores of the others, two at least.
-        unequal: whether the deviations may differ. They differ where a canary takes part in some rounds only, which
-            widens its scores and is no other kind of noise; there they count as equal.
-
-    Raises:
-        ValueError: the scores of the others are all the same, so that there is no scale.
-    """
-    from scipy.stats import levene
-
-    count, others = len(inside), len(outside)
-    sd = float(outside.std(ddof=1))
-    if not sd > 0:
-        raise ValueError("the scores of canaries that were out are all the same, so there is no scale")
-    mu = (float(inside.mean()) - float(outside.mean())) / sd
-    own = float(inside.std(ddof=1)) / sd
-    differ = unequal and own > 0 and float(levene(inside, outside, center="median").pvalue) < DOUBT
-    error = math.sqrt((own**2 if differ else 1.0) / count + 1 / others + mu**2 / (2 * others))
-    if not differ:
-        return Separation(mu, error)
-    return Separation(mu, error, own, math.sqrt(1 / (2 * count) + 1 / (2 * others)))
-
-
-def _epsilon(mu: float, ratio: float, delta: float) -> float:
-    if ratio == 1:
-        return epsilon_gdp(mu, delta)
-    return epsilon_two_gaussians(0.0, 1.0, max(mu, 0.0), ratio, delta)
-
+# A claim that is exact lies below the lower end of its 95 % interval in one run of forty. So many runs must not be called
+# refuted: the estimate refutes alone only where a run of a true claim in ten thousand would.
+SURE = 1 - 2e-4
+REFUTED, LOOSE, HOLDS = "refuted", "loose", "not refuted"
+Canaries = Mapping[str, Any]
+"""What the audit of a run keeps, arrays by name with one row for each model (`algorithms.engine`)."""
 
 METRICS = (
     Metric(
@@ -142,10 +73,67 @@ METRICS = (
     Metric("audit_delta", NOISE, "delta of the audit", None, "", 6, bound="upper"),
 )
 
-# A claim that is exact lies below the lower end of its 95 % interval in one run of forty. So many runs must not be called
-# refuted: the estimate refutes alone only where a run of a true claim in ten thousand would.
-SURE = 1 - 2e-4
-REFUTED, LOOSE, HOLDS = "refuted", "loose", "not refuted"
+
+@dataclass(frozen=True)
+class Separation:
+    """How far apart the scores of canaries that were in lie from those of others.
+
+    Attributes:
+        mu: difference of the means, in deviations of the scores that were out.
+        error: standard error of ``mu``.
+        ratio: deviation of the scores that were in over that of the others; 1 unless they differ beyond doubt.
+        ratio_error: standard error of the log of that ratio; 0 unless they differ.
+    """
+
+    mu: float
+    error: float
+    ratio: float = 1.0
+    ratio_error: float = 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon at ``delta`` that this separation comes to."""
+        return _epsilon(self.mu, self.ratio, delta)
+
+    def limits(self, delta: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the ends of the interval of epsilon, which has the truth in it with ``confidence`` if scores are normal."""
+        from scipy.special import ndtri
+
+        reach = float(ndtri((1 + confidence) / 2))
+        side, wide = math.copysign(1.0, math.log(self.ratio)), abs(math.log(self.ratio))
+        spread = reach * self.ratio_error
+        nearer, farther = math.exp(side * max(0.0, wide - spread)), math.exp(side * (wide + spread))
+        low, high = self.mu - reach * self.error, self.mu + reach * self.error
+        return _epsilon(max(0.0, low), nearer, delta), _epsilon(high, farther, delta)
+
+
+def _epsilon(mu: float, ratio: float, delta: float) -> float:
+    return epsilon_gdp(mu, delta) if ratio == 1 else epsilon_two_gaussians(0.0, 1.0, max(mu, 0.0), ratio, delta)
+
+
+def separation(inside: Doubles, outside: Doubles, unequal: bool = True, skipped: float = 1.0) -> Separation:
+    """Estimate how far apart the scores of canaries that were in and of others lie, two of each at least.
+
+    It is infinite if those that are out are all alike, and those that are in are not like them.
+
+    Args:
+        inside: scores of the canaries that were in.
+        outside: scores of the others.
+        unequal: whether the deviations may differ. They differ where a canary takes part in some rounds only, which
+            widens its scores and is no other kind of noise; there they count as equal.
+        skipped: factor of squared mu for rounds that were not audited.
+    """
+    from scipy.stats import levene
+
+    if not np.ptp(outside) > 0:
+        return Separation(0.0 if np.array_equal(np.unique(inside), outside[:1]) else math.inf, 0.0)
+    count, others, factor = len(inside), len(outside), math.sqrt(skipped)
+    sd = float(outside.std(ddof=1))
+    mu = (float(inside.mean()) - float(outside.mean())) / sd
+    own = float(inside.std(ddof=1)) / sd
+    differ = unequal and own > 0 and float(levene(inside, outside, center="median").pvalue) < DOUBT
+    error = math.sqrt((own**2 if differ else 1.0) / count + 1 / others + mu**2 / (2 * others))
+    ratio = (own, math.sqrt(1 / (2 * count) + 1 / (2 * others))) if differ else ()
+    return Separation(mu * factor, error * factor, *ratio)
 
 
 @dataclass(frozen=True)
@@ -178,11 +166,17 @@ class Finding:
             return REFUTED
         return LOOSE if self.high < claimed / 2 else HOLDS
 
+    def metrics(self, ending: str = "") -> dict[str, float]:
+        """Return what is finite of it, by the names of metrics with this ``ending``."""
+        names = "audit_mu", "epsilon_audit", "epsilon_audit_low", "epsilon_audit_high", "epsilon_audit_certified"
+        values = self.mu, self.epsilon, self.low, self.high, self.certified
+        return _finite({name + ending: value for name, value in zip(names, values, strict=True)})
+
 
 def find(
-    canaries: Mapping[str, Any], j: int, delta: float, claimed: float | None, opposite: bool, sampled: bool
+    canaries: Canaries, j: int, delta: float, claimed: float | None, opposite: bool, sampled: bool
 ) -> Finding | None:
-    """Evaluate the scores of the canaries of model ``j``.
+    """Evaluate the scores of the canaries of model ``j``; None without an audited round.
 
     Rounds that were not audited are taken to tell as much as those that were: mu grows with the root of their number. The
     certified bound counts audited rounds alone.
@@ -194,27 +188,21 @@ def find(
         claimed: the claimed epsilon, from which the number of guesses is chosen; None if nothing is claimed.
         opposite: whether canaries that are out sent the opposite; the directions without a canary then count as neither.
         sampled: whether canaries took part in some rounds only, which widens their scores.
-
-    Returns:
-        What was found; None without an audited round.
     """
     if not canaries or not canaries["audited"][j]:
         return None
     scores, inside = canaries["scores"][j] / math.sqrt(canaries["squares"][j]), canaries["inside"][j]
     own, unseen = scores[: len(inside)], scores[len(inside) :]
     outside = own[~inside] if opposite else np.concatenate([own[~inside], unseen])
-    found = _separation(own[inside], outside, unequal=not sampled)
-    number, models = len(inside), len(canaries["audited"])
-    claimed_mu = mu_gdp(claimed, delta) if claimed else 2.0
-    r = bounds.guesses(number, min(claimed_mu, 50.0), delta)
-    right = bounds.right_guesses(own, inside, r)
-    certified = bounds.one_run_bound(number, r, right, delta, bounds.ALPHA / models)
-    found = found.over(math.sqrt(_skipped(canaries, j)))
+    r = bounds.guesses(len(inside), min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0), delta)
+    right, alpha = bounds.right_guesses(own, inside, r), bounds.ALPHA / len(canaries["audited"])
+    certified = bounds.one_run_bound(len(inside), r, right, delta, alpha)
+    found = separation(own[inside], outside, not sampled, _skipped(canaries, j))
     return Finding(found.mu, found.epsilon(delta), *found.limits(delta), found.limits(delta, SURE)[0], certified)
 
 
 def metrics(
-    canaries: Mapping[str, Any],
+    canaries: Canaries,
     delta: float,
     claims: Mapping[int, float | None],
     opposite: bool = False,
@@ -222,120 +210,88 @@ def metrics(
 ) -> dict[str, Any]:
     """Return the metrics of an audit: those of the model that leaves most to be told and, if there are several, of each.
 
-    Args:
-        canaries: the scores of all models.
-        delta: the delta of the claims.
-        claims: the claimed epsilon of each model; None or missing if nothing is claimed.
-        opposite: see `find`.
-        sampled: see `find`.
-
-    Returns:
-        Metrics by name; empty without an audit.
+    ``claims`` holds the claimed epsilon of each model; None or missing if nothing is claimed. For the rest see `find`.
     """
-    models = len(canaries["audited"]) if canaries else 0
-    found = {
-        j: one for j in range(models) if (one := find(canaries, j, delta, claims.get(j), opposite, sampled)) is not None
-    }
+    models = range(len(canaries["audited"]) if canaries else 0)
+    every = ((j, find(canaries, j, delta, claims.get(j), opposite, sampled)) for j in models)
+    found = {j: one for j, one in every if one is not None}
     if not found:
         return {}
     at = max(found, key=lambda j: found[j].epsilon)
-    worst = found[at]
-    told: dict[str, Any] = {
-        **({"audit_mu": worst.mu} if math.isfinite(worst.mu) else {}),
-        "audit_canaries": int(canaries["inside"].shape[1]),
-        "audit_rounds": int(canaries["audited"].sum()),
-        "audit_delta": delta,
-        "audit_sees": "releases",
-        **_epsilons(worst, ""),
-    }
+    told = _counts(canaries, canaries["inside"].shape[1], delta) | found[at].metrics()
     if "norms" in canaries:
         told["audit_norm"] = float(canaries["norms"][at] / canaries["audited"][at])
     verdicts = [one.verdict(claimed) for j, one in found.items() if (claimed := claims.get(j)) is not None]
     if verdicts:
         told["audit_verdict"] = next(word for word in (REFUTED, HOLDS, LOOSE) if word in verdicts)
-    if models > 1:
+    if len(models) > 1:
         for j, one in found.items():
-            told |= _epsilons(one, f"_cluster_{j}")
-            told |= {f"audit_mu_cluster_{j}": one.mu} if math.isfinite(one.mu) else {}
+            told |= one.metrics(f"_cluster_{j}")
     return told
 
 
-def lone_metrics(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
+def lone_metrics(canaries: Canaries, delta: float) -> dict[str, Any]:
     """Return the metrics of an audit by canaries one at a time: the mean over canaries, of the model that is told most.
 
-    Args:
-        canaries: what `algorithms.engine.lone_canaries` leaves: squared mu by direction and by scale [models, canaries].
-        delta: at which epsilon is computed.
-
-    Returns:
-        Metrics by name, with ``epsilon_audit`` from both signs together, and either alone; empty without an audit.
+    ``epsilon_audit`` follows from both signs that `algorithms.engine.lone_canaries` leaves together, the others from
+    either alone.
     """
     models = [j for j in range(len(canaries["audited"])) if canaries["audited"][j]] if canaries else []
     if not models:
         return {}
-    squares = {
-        j: {name: float(canaries[name][j].mean()) * _skipped(canaries, j) for name in ("direction", "scale")}
-        for j in models
-    }
-    worst = max(models, key=lambda j: sum(squares[j].values()))
-    told: dict[str, Any] = {
-        "audit_mu": math.sqrt(sum(squares[worst].values())),
-        "audit_canaries": int(canaries["direction"].shape[1]),
-        "audit_rounds": int(canaries["audited"].sum()),
-        "audit_delta": delta,
-        "audit_sees": "releases",
-    }
-    told |= _presence(canaries, delta)
+    squares = {}
+    for j in models:
+        signs = {f"_{name}": float(canaries[name][j].mean()) * _skipped(canaries, j) for name in ("direction", "scale")}
+        squares[j] = signs | {"": sum(signs.values())}
+    worst = max(models, key=lambda j: squares[j][""])
+    told = _counts(canaries, canaries["direction"].shape[1], delta)
+    told |= {"audit_mu": math.sqrt(squares[worst][""])} | _presence(canaries, delta)
     for ending, j in (("", worst), *((f"_cluster_{j}", j) for j in models if len(canaries["audited"]) > 1)):
-        own = squares[j] | {"": sum(squares[j].values())}
-        for name, square in own.items():
-            epsilon = epsilon_gdp(math.sqrt(square), delta)
-            told |= (
-                {"_".join(filter(None, ("epsilon_audit", name))) + ending: epsilon} if math.isfinite(epsilon) else {}
-            )
+        told |= _finite(
+            {
+                f"epsilon_audit{name}{ending}": epsilon_gdp(math.sqrt(square), delta)
+                for name, square in squares[j].items()
+            }
+        )
     return told
 
 
-def _presence(canaries: Mapping[str, Any], delta: float) -> dict[str, Any]:
+def _presence(canaries: Canaries, delta: float) -> dict[str, Any]:
     """Return whom the level of a model's noise tells most of: who it is, how often it sets the level, and its epsilon.
 
     Of several models, it is the one whose level tells most of a client. The median is that of the clients that were there
     in some audited round of this model.
     """
-    if not canaries["set"].any():
+    of_models = {
+        j: canaries["presence"][j] * _skipped(canaries, j) for j, often in enumerate(canaries["set"]) if often.any()
+    }
+    if not of_models:
         return {}
-    every = {
-        j: canaries["presence"][j] * _skipped(canaries, j)
-        for j in range(len(canaries["set"]))
-        if canaries["set"][j].any()
-    }
-    j = max(every, key=lambda j: float(every[j].max()))
-    squares, often = every[j], canaries["set"][j]
-    at = int(squares.argmax())
-    found = {
-        "outlier": epsilon_gdp(math.sqrt(squares[at]), delta),
-        "median": epsilon_gdp(math.sqrt(np.median(squares[canaries["there"][j] > 0])), delta),
-    }
+    j = max(of_models, key=lambda j: float(of_models[j].max()))
+    squares, often = of_models[j], canaries["set"][j]
+    at, median = int(squares.argmax()), np.median(squares[canaries["there"][j] > 0])
     return {
         "scale_outlier": f"client_{at}",
         "scale_outlier_rounds": float(often[at] / canaries["audited"][j]),
         "scale_clients": int((often > 0).sum()),
-        **{f"epsilon_scale_{name}": epsilon for name, epsilon in found.items() if math.isfinite(epsilon)},
+        **_finite(
+            {
+                "epsilon_scale_outlier": epsilon_gdp(math.sqrt(squares[at]), delta),
+                "epsilon_scale_median": epsilon_gdp(math.sqrt(median), delta),
+            }
+        ),
     }
 
 
-def _separation(inside: Doubles, outside: Doubles, unequal: bool) -> Separation:
-    """Return the separation; infinite if the canaries that are out are all alike, and those that are in are not like them."""
-    if np.ptp(outside) > 0:
-        return separation(inside, outside, unequal)
-    return Separation(0.0 if np.array_equal(np.unique(inside), outside[:1]) else math.inf, 0.0)
-
-
-def _skipped(canaries: Mapping[str, Any], j: int) -> float:
+def _skipped(canaries: Canaries, j: int) -> float:
     """Return the factor of squared mu for the rounds of model ``j`` that were not audited."""
     return float(canaries["released"][j] / canaries["audited"][j])
 
 
-def _epsilons(one: Finding, ending: str) -> dict[str, float]:
-    named = {"": one.epsilon, "_low": one.low, "_high": one.high, "_certified": one.certified}
-    return {f"epsilon_audit{name}{ending}": value for name, value in named.items() if math.isfinite(value)}
+def _counts(canaries: Canaries, number: int, delta: float) -> dict[str, Any]:
+    rounds = int(canaries["audited"].sum())
+    return {"audit_canaries": number, "audit_rounds": rounds, "audit_delta": delta, "audit_sees": "releases"}
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if math.isfinite(value)}

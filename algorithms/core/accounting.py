@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -56,14 +56,7 @@ class PrivacyEvent:
 
 @dataclass(frozen=True)
 class Spending:
-    """One privacy event together with the round and the model that it belongs to.
-
-    Attributes:
-        round: the round, counted from 0.
-        cluster: index of the model.
-        start: index of the initialization that the round belongs to.
-        event: the noisy sum.
-    """
+    """One privacy event together with the round, counted from 0, the model and the initialization that it belongs to."""
 
     round: int
     cluster: int
@@ -75,11 +68,7 @@ POOLED = "none: statistics of all clients' examples prepare each one (data.stati
 
 
 def unsupported(sampler: str, neighboring: str) -> str | None:
-    """Explain why there is no account for this pair of a sampler and a neighboring relation.
-
-    Returns:
-        The end of a sentence that names the supported pairs, or None if the pair is supported.
-    """
+    """Say in the end of a sentence why there is no account for this pair; None if there is one."""
     if neighboring in SUPPORTED[sampler]:
         return None
     pairs = "; ".join(f"{name} with {' or '.join(relations)}" for name, relations in SUPPORTED.items())
@@ -91,10 +80,6 @@ def sense(noise: Literal["reproducible", "secret"], holds: str = "dp") -> str:
 
     >>> sense("secret")
     'dp, towards whoever sees the models; the tables of results are not covered'
-
-    Args:
-        noise: the run's ``privacy.noise``.
-        holds: what the mechanism guarantees; begins with "dp".
     """
     if noise == "secret":
         return f"{holds}, towards whoever sees the models; the tables of results are not covered"
@@ -106,11 +91,6 @@ def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> f
 
     >>> round(epsilon([PrivacyEvent(1.0)], 1e-5, "replace_one"), 3)
     4.377
-
-    Args:
-        events: the noisy sums; all must have the same sampler.
-        delta: the delta of the guarantee.
-        neighboring: the neighboring relation, ``"add_or_remove_one"`` or ``"replace_one"``.
 
     Returns:
         Epsilon: 0 without events, infinity if an event adds next to no noise.
@@ -142,15 +122,6 @@ def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
     >>> round(dp_sgd_epsilon(1.0, 1.0, 100, 1e-5), 1)
     91.8
-
-    Args:
-        noise_multiplier: standard deviation of the noise divided by C.
-        sampling_rate: probability that an example takes part in a step, drawn for each example and step independently.
-        steps: number of steps.
-        delta: the delta of the guarantee.
-
-    Returns:
-        Epsilon; infinity without noise.
     """
     bound = _gaussian([noise_multiplier / math.sqrt(steps)] if steps else [], delta)
     if math.isinf(bound) or not steps or sampling_rate == 1:
@@ -159,35 +130,12 @@ def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
 
 
 def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
-    """Write the noisy sums of a trial as text (JSON), equal ones counted, so that `together` can compose several trials."""
+    """Write the noisy sums of a trial as text (JSON), equal ones counted, so that those of several trials can be composed."""
     # The number of clients that came enters no account but that of a fixed number; it would make every round another event.
     counts = Counter(astuple(event if event.sampler == "fixed" else replace(event, clients=0)) for event in events)
     return json.dumps(
         {"neighboring": neighboring, "events": [[count, *event] for event, count in sorted(counts.items())]}
     )
-
-
-def together(ledgers: Sequence[Mapping[str, Any]], delta: float) -> float | None:
-    """Compute epsilon at ``delta`` for whoever sees the models of several trials on the same clients.
-
-    Every trial must have drawn noise of its own: whoever sees two models under the same noise can subtract it.
-
-    >>> one = json.loads(ledger([PrivacyEvent(1.0)], "replace_one"))
-    >>> round(together([one], 1e-5), 3), round(together([one, one, one, one], 1e-5), 3)
-    (4.377, 9.997)
-
-    Args:
-        ledgers: what `ledger` wrote of each trial, parsed.
-        delta: the delta of the guarantee.
-
-    Returns:
-        Epsilon; None if the trials have no common account, because relations of neighbors or samplers differ.
-    """
-    relations = {held["neighboring"] for held in ledgers}
-    events = [PrivacyEvent(*event) for held in ledgers for count, *event in held["events"] for _ in range(count)]
-    if len(relations) > 1 or len({event.sampler for event in events}) > 1:
-        return None
-    return epsilon(events, delta, relations.pop())
 
 
 def _gaussian(multipliers: Sequence[float], delta: float) -> float:
@@ -214,7 +162,7 @@ def _poisson(counts: Counter[tuple[float, float]], delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
-def _interval(counts: Mapping[tuple[float, float], int]) -> float:
+def _interval(counts: Counter[tuple[float, float]]) -> float:
     """Choose the width of the cells into which privacy losses are rounded up.
 
     Losses reach 1/(2 z^2) + 10/z in one event and, in total, roughly the sum of the events' Renyi divergences of order
@@ -222,12 +170,9 @@ def _interval(counts: Mapping[tuple[float, float], int]) -> float:
     memory.
     """
     widest = max(1 / (2 * z**2) + 10 / z for z, _ in counts)
-    drift = sum(count * _renyi_2(z, q) for (z, q), count in counts.items())
+    renyi = lambda z, q: np.logaddexp(math.log1p(-(q**2)) if q < 1 else -math.inf, 2 * math.log(q) + z**-2)  # noqa: E731
+    drift = float(sum(count * renyi(z, q) for (z, q), count in counts.items()))
     return max(1e-4, widest / 1e5, drift / 1e6)
-
-
-def _renyi_2(z: float, q: float) -> float:
-    return float(np.logaddexp(math.log1p(-(q**2)) if q < 1 else -math.inf, 2 * math.log(q) + z**-2))
 
 
 def _without_replacement(events: Iterable[PrivacyEvent], delta: float) -> float:

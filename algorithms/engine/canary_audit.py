@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.auditing.canaries import CanaryPlan, Directions, number_of_directions
-from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights
+from algorithms.core.messages import ClientUpdates, Doubles, Ints, Weights, weighted_sum
 from algorithms.core.noise import Normals
 from algorithms.engine import server
 from algorithms.interfaces import Run, State
@@ -43,6 +43,12 @@ MOST = 1024  # canaries, of which about half are in
 FEWEST = 32  # with fewer, nothing can be said; a model needs twice as many parameters
 UNSEEN = 1024  # directions without a canary whose scores are kept, because they tell the scores' deviation better
 EXPLICIT = 4  # canaries that pass the clients' own code one by one; the others are summed by a transform
+# Seconds on two cores: a fork, and each parameter in it (and each client, with canaries one at a time); a round,
+# each client in it, and each example per parameter, where convolutions use a parameter many times. They give the rounds of
+# `benchmarks/README.md`: 0.021 s for digits, 1 s for MNIST.
+COST = 0.05
+FORK, PARAMETER, LONELY = 1e-4, 1.2e-7, 2.5e-7
+ROUND, CLIENT, DENSE, CONVOLUTION = 5e-3, 2e-5, 2e-10, 2e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,35 +118,31 @@ def observe(
     noise: Normals | None,
     rng: np.random.Generator,
 ) -> State:
-    """Fork a round with the canaries, and return the scores with what the fork's release tells.
+    """Fork a round of model ``j`` with the canaries, and return the scores with what the fork's release tells.
 
-    Args:
-        run: the components, and their fields.
-        plan: how canaries take part.
-        kept: the scores so far.
-        j: index of the model.
-        panel: the model's canaries.
-        now: the round; nothing in it is changed.
-        noise: for the fork alone, from `server.draw_noise`.
-        rng: draws which canaries take part, as clients are drawn.
-
-    Returns:
-        The scores after the round; ``kept`` is not changed. They are the same if a canary's norm follows from the
-        updates, and all of these are zero.
+    Nothing that is given is changed. The scores stay the same if a canary's norm follows from the updates, and all of these
+    are zero. ``noise`` is for the fork alone; ``rng`` draws which canaries take part, as clients are drawn.
     """
-    norm = server.median_norm(now.received.norms) if plan.norm is None else plan.norm
+    received, m, turn = now.received, len(panel.inside), (-1.0) ** int(kept["audited"][j])
+    norm = _median_norm(received.norms) if plan.norm is None else plan.norm
     if not norm > 0:  # nobody sent anything that a canary could be like
         return kept
-    plan, m, turn = replace(plan, norm=norm), len(panel.inside), (-1.0) ** int(kept["audited"][j])
     sends = np.where(panel.inside, turn, -turn if plan.opposite else 0.0)
     present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
     sends = np.where(np.isin(np.arange(m), present), sends, 0.0)
-    total, weight = sum_of_canaries(run, plan, panel, sends, _largest(now))
-    rho = server.step(run, now.state, now.model, _joined(run, now, total), noise).model.params - now.model.params
+    of_clients = now.sizes[received.clients]
+    largest = int((of_clients if len(of_clients) else now.sizes).max())
+    divisor = float(server.weigh(run, of_clients if len(of_clients) else np.array([largest])).sum())
+    total, moved = sum_of_canaries(run, replace(plan, norm=norm), panel, sends, largest)
+    joined = replace(received, mean=received.mean + total / divisor)  # an absent client counts as zero, so weights stay
+    if not len(of_clients):  # a round to which only canaries came
+        one = np.ones(1)
+        joined = replace(joined, clients=np.zeros(1, np.int64), weights=one, norms=one, scales=one)
+    rho = server.step(run, now.state, now.model, joined, noise).model.params - now.model.params
     products = panel.directions.products(rho)
     scale = math.sqrt(float(np.mean(products[m:] ** 2))) or float(np.finfo(np.float32).tiny)
-    fixed = run.privacy.module.covers_empty_rounds(run.privacy.config)  # then every round has the same divisor
-    moved = weight * (1.0 if fixed else 1.0 / _total_weight(run, now))
+    if not run.privacy.module.covers_empty_rounds(run.privacy.config):  # else every round has the same divisor
+        moved *= 1.0 / divisor
     after = {name: array.copy() for name, array in kept.items()}
     after["scores"][j] += turn * moved * products[: kept["scores"].shape[1]] / scale**2
     after["squares"][j] += (moved / scale) ** 2
@@ -151,20 +153,26 @@ def observe(
     return after
 
 
+def _median_norm(norms: Doubles) -> float:
+    """Return the median of the finite ``norms`` [clients] above 0; 0 if there are none."""
+    sent = norms[np.isfinite(norms) & (norms > 0)]
+    return float(np.median(sent)) if len(sent) else 0.0
+
+
 def released(kept: State, j: int) -> State:
     """Return the scores after one more release of model ``j``, whether it was audited or not."""
     return kept and kept | {"released": kept["released"] + (np.arange(len(kept["released"])) == j)}
 
 
 def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, examples: int) -> tuple[Doubles, float]:
-    """Sum the canaries' updates, clipped and weighed as those of clients are.
+    """Sum the updates of canaries that count as so many ``examples``, clipped and weighed as those of clients are.
 
     Args:
-        run: the components, and their fields.
-        plan: how canaries take part.
+        run: the run.
+        plan: how canaries take part, with a norm.
         panel: the canaries.
         sends: [m] 1 for a canary that sends its direction, -1 for the opposite, 0 for one that sends nothing.
-        examples: number of training examples that a canary counts as.
+        examples: number of training examples of a canary.
 
     Returns:
         [d] the weighted sum before normalization, and the weight times the clipped norm of a canary.
@@ -175,23 +183,17 @@ def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, ex
     moved = weight * plan.norm * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
     total = panel.directions.combine(np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)).astype(np.float64)
     if len(explicit):
-        sent = [np.float32(sends[row] * plan.norm) * panel.directions.one(int(row)) for row in explicit]
-        updates = np.stack(sent)
+        updates = np.stack([np.float32(sends[row] * plan.norm) * panel.directions.one(int(row)) for row in explicit])
         _, scales = server.clip(run, updates)
-        total += server.add_up(np.full(len(updates), weight), scales, updates)
+        total += weighted_sum(weight * scales, updates)
     return total, moved
 
 
 def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
-    """Return every how many rounds the release is audited, so that the audit takes at most 5 % of the rounds' time.
+    """Return every how many rounds the release is audited: as planned, or so that it takes at most 5 % of the rounds' time.
 
-    The times are rough, and the same on every machine, because they decide which rounds are audited.
-
-    Args:
-        plan: how canaries take part; its ``every`` is returned unless it is ``auto``.
-        run: the components, and their fields.
-        d: number of parameters of a model.
-        sizes: [clients] numbers of training examples.
+    The times are rough, and the same on every machine, because they decide which rounds are audited. A model has ``d``
+    parameters; ``sizes`` [clients] are numbers of training examples.
     """
     if plan.every != "auto":
         return plan.every
@@ -201,32 +203,3 @@ def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
     training = ROUND + CLIENT * share * len(sizes) + example
     parameter = LONELY * len(sizes) if plan.alone else PARAMETER
     return max(1, math.ceil(run.clustering.config.clusters * (FORK + parameter * d) / (COST * training)))
-
-
-# Seconds on two cores: a fork, and each parameter in it (and each client, with canaries one at a time); a round,
-# each client in it, and each example per parameter, where convolutions use a parameter many times. They give the rounds of
-# `benchmarks/README.md`: 0.021 s for digits, 1 s for MNIST.
-COST = 0.05
-FORK, PARAMETER, LONELY = 1e-4, 1.2e-7, 2.5e-7
-ROUND, CLIENT, DENSE, CONVOLUTION = 5e-3, 2e-5, 2e-10, 2e-9
-
-
-def _largest(now: Round) -> int:
-    """Return the number of examples of the largest client of the round, or of all if none takes part."""
-    own = now.sizes[now.received.clients]
-    return int((own if len(own) else now.sizes).max())
-
-
-def _total_weight(run: Run, now: Round) -> float:
-    own = now.sizes[now.received.clients]
-    return float(server.weigh(run, own if len(own) else np.array([_largest(now)])).sum())
-
-
-def _joined(run: Run, now: Round, total: Doubles) -> ClientUpdates:
-    """Return what the server received with the canaries in the mean; an absent client counts as zero, so weights stay."""
-    received = now.received
-    mean = received.mean + total / _total_weight(run, now)
-    if len(received.clients):
-        return replace(received, mean=mean)
-    one, nobody = np.ones(1), np.zeros(1, np.int64)  # a round to which only canaries came
-    return replace(received, clients=nobody, weights=one, norms=one, scales=one, mean=mean)

@@ -25,7 +25,6 @@ every model it is counted in how many rounds a client was there, because one tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -54,33 +53,28 @@ def observe(
 ) -> State:
     """Return the squared mu of each canary and sign, and of each client's presence, added up with those of this round.
 
-    Args:
-        run: the components, and their fields.
-        plan: how canaries take part.
-        kept: the sums so far.
-        j: index of the model.
-        directions: those of the canaries, of which the first are used.
-        now: the round; nothing in it is changed.
-        noise: for the fork alone, from `server.draw_noise`.
+    Nothing that is given is changed. The canaries take the first of the ``directions``; ``noise`` is for the fork alone.
     """
-    aggregation, privacy, received = run.aggregation, run.privacy, now.received
+    aggregation, privacy, received, norm = run.aggregation, run.privacy, now.received, plan.norm
+    assert norm is not None  # only canaries among many may take that of the round
     params, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, received)
     released, told = privacy.module.release(privacy.config, params, received, noise)
-    added = (released - params).astype(np.float64)
-    if not told["noise_std"]:  # then nothing but the clients' own updates hides a direction
-        added = (params - now.model.params).astype(np.float64)
+    level, rows = told["noise_std"], range(min(LONE, directions.number))
+    # Without noise, nothing but the clients' own updates hides a direction.
+    added = (released - params if level else params - now.model.params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
-    rows = range(min(LONE, directions.number))
-    assert plan.norm is not None  # only canaries among many may take that of the round
-    sent = (np.float32(plan.norm) * directions.one(row) for row in rows)
-    beside = privacy.module.noise_beside(privacy.config, received, sent)  # [canaries]
-    ratio = beside / told["noise_std"] if told["noise_std"] else np.ones(len(beside))
-    moved = _moves(run, plan, (directions.one(row) for row in rows), now, params)
+    beside = privacy.module.noise_beside(privacy.config, received, (np.float32(norm) * directions.one(i) for i in rows))
+    ratio = beside / level if level else np.ones(len(rows))  # [canaries]
+    weights = server.weigh(run, now.sizes[received.clients])
+    length = norm * float(weights.max() / weights.sum())  # how far the largest client moves a mean, in any direction
+    moved: Doubles | float = length
+    if aggregation.module.SENSITIVITY != "mean":
+        moved = np.array([_move(run, now, params, length * directions.one(i).astype(np.float64)) for i in rows])
     after = {name: array.copy() for name, array in kept.items()}
     after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
     after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
-    if told["noise_std"] and len(received.clients) > 1:
-        less = privacy.module.noise_without(privacy.config, received) / told["noise_std"]
+    if level and len(received.clients) > 1:
+        less = privacy.module.noise_without(privacy.config, received) / level
         after["presence"][j, received.clients] += 2 * len(params) * np.log(less) ** 2
         after["set"][j, received.clients] += less != 1
         after["there"][j, received.clients] += 1
@@ -88,19 +82,8 @@ def observe(
     return after
 
 
-def _moves(run: Run, plan: CanaryPlan, directions: Iterable[Floats], now: Round, params: Floats) -> Doubles | float:
-    """Return how far each canary moves the aggregated ``params`` [d], with the weight of the round's largest client.
-
-    A mean moves alike in all directions.
-    """
-    weights = server.weigh(run, now.sizes[now.received.clients])
-    assert plan.norm is not None
-    length, aggregation = plan.norm * float(weights.max() / weights.sum()), run.aggregation
-    if aggregation.module.SENSITIVITY == "mean":
-        return length
-    found = []
-    for direction in directions:
-        joined = replace(now.received, mean=now.received.mean + length * direction.astype(np.float64))
-        moved, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, joined)
-        found.append(float(np.linalg.norm(moved.astype(np.float64) - params)))
-    return np.array(found)
+def _move(run: Run, now: Round, params: Floats, more: Doubles) -> float:
+    """Return how far the aggregated ``params`` [d] move if the mean has ``more`` [d] in it."""
+    joined = replace(now.received, mean=now.received.mean + more)
+    moved, _, _ = run.aggregation.module.apply(run.aggregation.config, now.state, now.model.params, joined)
+    return float(np.linalg.norm(moved.astype(np.float64) - params))
