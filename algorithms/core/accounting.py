@@ -170,8 +170,10 @@ def _interval(counts: Counter[tuple[float, float]]) -> float:
     memory.
     """
     widest = max(1 / (2 * z**2) + 10 / z for z, _ in counts)
-    renyi = lambda z, q: np.logaddexp(math.log1p(-(q**2)) if q < 1 else -math.inf, 2 * math.log(q) + z**-2)  # noqa: E731
-    drift = float(sum(count * renyi(z, q) for (z, q), count in counts.items()))
+    drift = 0.0
+    for (z, q), count in counts.items():
+        nobody = math.log1p(-(q**2)) if q < 1 else -math.inf
+        drift += count * float(np.logaddexp(nobody, 2 * math.log(q) + z**-2))
     return max(1e-4, widest / 1e5, drift / 1e6)
 
 

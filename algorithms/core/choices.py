@@ -77,14 +77,5 @@ class WarmStart:
 
 
 def random_partition(clusters: int, clients: int, rng: np.random.Generator) -> Ints:
-    """Assign clients to clusters at random, in parts whose sizes differ by at most one.
-
-    Args:
-        clusters: number of clusters.
-        clients: number of clients.
-        rng: draws the assignment.
-
-    Returns:
-        [clients] the cluster of each client.
-    """
+    """Assign clients to clusters at random, in parts whose sizes differ by at most one; return each one's cluster [clients]."""
     return rng.permutation(np.arange(clients) % clusters)

@@ -9,12 +9,8 @@ from torch import Tensor, nn
 class Dropout(nn.Module):
     """A layer that sets each element to zero with probability ``p`` and divides the others by 1 - p.
 
-    In evaluation mode it is the identity. A mask depends only on the generator's state and on the shape of the input,
-    not on the input's precision or memory format.
-
-    Attributes:
-        p: probability that an element is set to zero.
-        generator: source of the masks; the training code sets it with `reseed`.
+    In evaluation mode it is the identity. A mask depends only on the state of the ``generator``, which the training code sets
+    with `reseed`, and on the shape of the input, not on the input's precision or memory format.
     """
 
     generator: torch.Generator | None = None
@@ -46,13 +42,7 @@ class Dropout(nn.Module):
 
 
 def reseed(module: nn.Module, seed: int, device: torch.device | str) -> None:
-    """Give all `Dropout` layers of a module one new, shared generator; other layers are unchanged.
-
-    Args:
-        module: the module with the layers.
-        seed: seed of the generator.
-        device: where the generator draws.
-    """
+    """Give all `Dropout` layers of a module one new, shared generator on ``device``; other layers are unchanged."""
     generator = torch.Generator(device).manual_seed(seed)
     for layer in module.modules():
         if isinstance(layer, Dropout):

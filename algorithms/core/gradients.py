@@ -14,14 +14,9 @@ IGNORED = -100  # the label of padding in a batch
 
 
 def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Compute the mean cross-entropy over the examples whose label is not ``IGNORED``.
+    """Compute the mean cross-entropy in nats of logits [n, classes], over the labels [n] that are not ``IGNORED``.
 
-    Args:
-        logits: [n, classes] outputs of the network.
-        labels: [n] class indices, or ``IGNORED`` for padding.
-
-    Returns:
-        A scalar in nats; NaN if all labels are ``IGNORED``.
+    It is NaN if all are.
     """
     counted = labels != IGNORED
     # With the classes in the next-to-last dimension torch is three times as fast if there are few of them.
@@ -31,32 +26,18 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
 
 
 def clip_gradients(grads: torch.Tensor, clip: float) -> torch.Tensor:
-    """Scale every gradient that is longer than ``clip`` down to that L2 norm.
+    """Scale every gradient, [d] or a row of [n, d], that is longer than ``clip`` down to that L2 norm.
 
     A gradient with a NaN or an infinite entry becomes NaN in that place, so that a run that diverges is noticed.
-
-    Args:
-        grads: [d] one gradient, or [n, d] one gradient in each row.
-        clip: the largest L2 norm.
-
-    Returns:
-        The clipped gradients, of the shape of ``grads``.
     """
     return grads * (clip / grads.norm(dim=-1, keepdim=True)).clamp(max=1)
 
 
 def clip_for_privacy(grads: torch.Tensor, clip: float) -> torch.Tensor:
-    """Clip every gradient as `clip_gradients` does, and replace each whose norm is not finite by zero.
+    """Clip every gradient [n, d] as `clip_gradients` does, and replace each whose norm is not finite by zero.
 
-    So no input, however broken, moves the sum of the rows by more than ``clip``. This also concerns finite gradients
-    whose squares exceed the largest float, or so long that ``clip`` / norm loses digits, as floats below 1e-38 do.
-
-    Args:
-        grads: [n, d] the gradient of an example in each row.
-        clip: the largest L2 norm.
-
-    Returns:
-        The clipped gradients [n, d], all finite, each of norm ``clip`` at most (up to rounding).
+    So no input, however broken, moves the sum of the rows by more than ``clip`` (up to rounding). This also concerns finite
+    gradients whose squares exceed the largest float, or so long that ``clip`` / norm loses digits, as floats below 1e-38 do.
     """
     norms = grads.norm(dim=-1, keepdim=True)
     factors = (clip / norms).clamp(max=1)

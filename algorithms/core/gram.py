@@ -8,7 +8,7 @@ start from the same model, so the distances between their updates are the distan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,25 +27,23 @@ def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
     >>> gram(np.array([[3, 4, 1], [0, 2, 5]], np.float32), [2, 1]).tolist()
     [[[25.0, 8.0], [8.0, 4.0]], [[1.0, 5.0], [5.0, 25.0]]]
 
-    Args:
-        rows: [clients, d] the clients' updates.
-        sizes: lengths of the arrays, which follow one another in [d]; None treats all of [d] as one array.
-
-    Returns:
-        [arrays, clients, clients] inner products.
+    ``rows`` are [clients, d], the result is [arrays, clients, clients]; the arrays of these ``sizes`` follow one another in
+    [d], and None treats all of [d] as one.
 
     Raises:
         ValueError: the sizes do not add up to d.
     """
     clients, length = rows.shape
-    sizes = (length,) if sizes is None else tuple(sizes)
+    sizes, width = (length,) if sizes is None else tuple(sizes), max(1, PIECE // max(1, clients))
     if sum(sizes) != length:
         raise ValueError(f"the arrays' sizes add up to {sum(sizes)}, but an update has {length} numbers")
-    products = np.zeros((len(sizes), clients, clients))
+    products, start = np.zeros((len(sizes), clients, clients)), 0
     with np.errstate(invalid="ignore", over="ignore"):  # the result shows a model that has diverged
-        for array, columns in _pieces(sizes, max(1, PIECE // max(1, clients))):
-            piece = rows[:, columns].astype(np.float64)
-            products[array] += piece @ piece.T
+        for product, size in zip(products, sizes, strict=True):
+            for at in range(start, start + size, width):
+                piece = rows[:, at : min(at + width, start + size)].astype(np.float64)
+                product += piece @ piece.T
+            start += size
     return products
 
 
@@ -54,12 +52,6 @@ def lengths(rows: Floats) -> Doubles:
 
     >>> lengths(np.array([[3, 4], [0, 2]], np.float32)).tolist()
     [5.0, 2.0]
-
-    Args:
-        rows: [clients, d] the clients' updates.
-
-    Returns:
-        [clients] norms.
     """
     squares = np.zeros(len(rows))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -75,12 +67,7 @@ def distances(products: Doubles) -> Doubles:
     >>> distances(np.array([[25.0, 8.0], [8.0, 4.0]])).round(3).tolist()
     [[0.0, 3.606], [3.606, 0.0]]
 
-    Args:
-        products: [..., clients, clients] inner products of the rows.
-
-    Returns:
-        Distances [..., clients, clients], symmetric, 0 on the diagonal.
-        Distances within rounding error are 0, NaN stays NaN.
+    Both are [..., clients, clients]. Distances within rounding error are 0, NaN stays NaN.
     """
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     either = squares[..., :, None] + squares[..., None, :]
@@ -93,23 +80,12 @@ def spread(products: Doubles) -> float:
 
     >>> spread(gram(np.array([[3, 4, 0], [0, 0, 1]], np.float32), [2, 1]))
     3.0
-
-    Args:
-        products: [arrays, clients, clients] inner products of the rows.
     """
     return float(distances(products).mean(axis=0).max())
 
 
 def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
-    """Add up the inner products of the arrays of each layer, whose names are equal up to the last dot.
-
-    Args:
-        products: [arrays, clients, clients] inner products of the rows.
-        names: the arrays' names.
-
-    Returns:
-        [layers, clients, clients] inner products.
-    """
+    """Add up inner products [arrays, ...] of the arrays of each layer, whose ``names`` are equal up to the last dot."""
     layers: dict[str, Doubles] = {}
     for name, product in zip(names, products, strict=True):
         layer = name.rpartition(".")[0]
@@ -117,49 +93,12 @@ def join_layers(products: Doubles, names: tuple[str, ...]) -> Doubles:
     return np.stack(list(layers.values()))
 
 
-def pairwise(products: Doubles, scales: Doubles) -> Doubles:
-    """Compute the `distances` between rows after each has been multiplied by its scale.
-
-    Args:
-        products: [..., clients, clients] inner products of the unscaled rows.
-        scales: [clients] factor of each row.
-
-    Returns:
-        [..., clients, clients] distances.
-    """
-    return distances(scale_products(products, scales))
-
-
 def scale_products(products: Doubles, scales: Doubles) -> Doubles:
-    """Compute the inner products of rows after each has been multiplied by its scale.
-
-    Args:
-        products: [..., clients, clients] inner products of the unscaled rows.
-        scales: [clients] factor of each row.
-
-    Returns:
-        [..., clients, clients] inner products.
-    """
+    """Compute the inner products [..., clients, clients] of rows after each has been multiplied by its scale [clients]."""
     return products * np.outer(scales, scales)
 
 
 def center_products(products: Doubles) -> Doubles:
-    """Compute the inner products of rows after their mean has been subtracted: C G C with C = I - 1/K.
-
-    Args:
-        products: [..., clients, clients] inner products G of K rows.
-
-    Returns:
-        [..., clients, clients] inner products.
-    """
+    """Compute the inner products [..., K, K] of K rows after their mean has been subtracted: C G C with C = I - 1/K."""
     mean = products.mean(axis=-1, keepdims=True)
     return products - mean - mean.swapaxes(-1, -2) + mean.mean(axis=-2, keepdims=True)
-
-
-def _pieces(sizes: Sequence[int], width: int) -> Iterator[tuple[int, slice]]:
-    """Yield the index of each array with a slice of its columns, at most ``width`` columns at a time."""
-    start = 0
-    for array, size in enumerate(sizes):
-        for at in range(start, start + size, width):
-            yield array, slice(at, min(at + width, start + size))
-        start += size

@@ -18,10 +18,6 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
     unless the layer has the attribute ``init = "xavier"`` (uniform Glorot weights, zero bias) or ``"kaiming_fan_out"``
     (normal weights of variance 2 / fan_out, zero bias: the backward case of He et al. 2015). Normalization layers start
     as the identity.
-
-    Args:
-        module: the network.
-        generator: draws the weights.
     """
     layer: Any
     for layer in module.modules():

@@ -39,14 +39,7 @@ class Layout:
         return sum(self.sizes)
 
     def views(self, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the arrays by name as views into ``vectors``.
-
-        Args:
-            vectors: [d] one vector, or [clients, d] one vector in each row.
-
-        Returns:
-            The views: of shape ``shape`` for [d], [clients, *shape] for [clients, d].
-        """
+        """Return the arrays by name as views: of shape ``shape`` into one vector [d], [clients, *shape] into [clients, d]."""
         pieces = vectors.split(self.sizes, dim=-1)
         return {name: _view(piece, shape) for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True)}
 

@@ -142,12 +142,7 @@ class Evaluation:
 
 
 def gather(parts: Sequence[PartialSum], layout: Layout, statistics: Mapping[str, Doubles]) -> ClientUpdates:
-    """Join the parts of all blocks, in their order, into the updates of one cluster.
-
-    Args:
-        parts: the blocks' sums.
-        layout: where the model's arrays lie in [d].
-        statistics: client statistics of all clients by name; only those of the senders are kept.
+    """Join the parts of all blocks, in their order, into the updates of one cluster, and the senders' ``statistics``.
 
     Raises:
         ValueError: the clients' weights sum to zero.
@@ -171,38 +166,22 @@ def gather(parts: Sequence[PartialSum], layout: Layout, statistics: Mapping[str,
     )
 
 
-def empty_updates(d: int, buffers: Floats, layout: Layout) -> ClientUpdates:
-    """Return the updates of a cluster in a round in which no client took part.
-
-    Args:
-        d: number of parameters.
-        buffers: [b] the model's current buffers, which stay.
-        layout: where the model's arrays lie in [d].
-
-    Returns:
-        Updates without clients, whose mean is zero.
-    """
-    empty = np.empty(0)
+def empty_updates(buffers: Floats, layout: Layout) -> ClientUpdates:
+    """Return the updates of a cluster in a round without clients: the mean is zero, and the ``buffers`` [b] stay."""
+    d, b = layout.size, len(buffers)
     return ClientUpdates(
         clients=np.empty(0, np.int64),
-        weights=empty,
+        weights=np.empty(0),
         mean=np.zeros(d),
         buffers=buffers.astype(np.float64),
         updates=np.empty((0, d), np.float32),
-        own_buffers=np.empty((0, len(buffers)), np.float32),
-        norms=empty,
-        scales=empty,
+        own_buffers=np.empty((0, b), np.float32),
         layout=layout,
     )
 
 
 def reweight(received: ClientUpdates, weights: Doubles) -> ClientUpdates:
-    """Return ``received`` under other client weights; it must contain the updates themselves.
-
-    Args:
-        received: the updates of one cluster.
-        weights: [clients] new weights, which must sum to one.
-    """
+    """Return ``received``, with the updates themselves, under other client weights [clients] that sum to one."""
     assert received.updates is not None and received.own_buffers is not None
     return replace(
         received,
@@ -213,15 +192,7 @@ def reweight(received: ClientUpdates, weights: Doubles) -> ClientUpdates:
 
 
 def weighted_sum(weights: Doubles, rows: Floats) -> Doubles:
-    """Sum rows times weights in float64, in the order of the rows.
-
-    Args:
-        weights: [clients] weight of each row.
-        rows: [clients, d] float32.
-
-    Returns:
-        [d] the sum.
-    """
+    """Sum rows [clients, d] times weights [clients] in float64, in the order of the rows."""
     total = np.zeros(rows.shape[1])
     for at in range(0, len(total), PIECE):
         piece = slice(at, at + PIECE)

@@ -40,14 +40,7 @@ class Network:
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], classes: int, device: str = "cpu") -> None:
-        """Build the module, with zero weights unless it has values of its own.
-
-        Args:
-            model: the model component, with ``module.build(config, shape, classes)`` and ``config``.
-            shape: shape of one example.
-            classes: number of labels.
-            device: where the module computes.
-        """
+        """Build the model component's module for examples of ``shape``, with zero weights unless it has values of its own."""
         self.device, self.shape = torch.device(device), shape
         self._build = partial(model.module.build, model.config, shape, classes)
         self.own_values, self.random = model.module.OWN_VALUES, model.module.RANDOM or model.module.OWN_VALUES
@@ -58,7 +51,11 @@ class Network:
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
         self.buffers = torch.zeros(self.buffer_layout.size, device=device)
-        self._bind()
+        own_values.bind(self.module, self.layout.views(self.params), self.layout.views(self.grads))
+        statistics = self.buffer_layout.views(self.buffers)
+        own_values.bind_statistics(self.module, statistics)
+        others = [buffer for name, buffer in self.module.named_buffers() if name not in statistics]
+        self.counters = own_values.counters(self.module) if self.own_values else others
 
     def _built(self) -> nn.Module:
         if self.own_values:
@@ -68,28 +65,10 @@ class Network:
             return own.to(self.device)
         with torch.device("meta"):
             module: nn.Module = self._build()
+        module.to_empty(device=self.device)
+        for array in (*module.parameters(), *module.buffers()):
+            array.data.zero_()
         return module
-
-    def _bind(self) -> None:
-        values, gradients = self.layout.views(self.params), self.layout.views(self.grads)
-        if self.own_values:
-            own_values.bind(self.module, values, gradients)
-            own_values.bind_statistics(self.module, self.buffer_layout.views(self.buffers))
-            self.counters: list[torch.Tensor] = own_values.counters(self.module)
-            return
-        for name, blueprint in list(self.module.named_parameters()):
-            owner, _, leaf = name.rpartition(".")
-            parameter = nn.Parameter(values[name], requires_grad=blueprint.requires_grad)
-            parameter.grad = gradients[name]
-            self.module.get_submodule(owner).register_parameter(leaf, parameter)
-        statistics = self.buffer_layout.views(self.buffers)
-        self.counters = []
-        for name, buffer in list(self.module.named_buffers()):
-            owner, _, leaf = name.rpartition(".")
-            blank = torch.zeros(buffer.shape, dtype=buffer.dtype, device=self.device)
-            own = statistics.get(name, blank)
-            self.module.get_submodule(owner).register_buffer(leaf, own)
-            self.counters += [] if name in statistics else [own]
 
     def initial(self, rng: np.random.Generator) -> Weights:
         """Return freshly initialized weights, which depend on ``rng`` only."""
@@ -133,29 +112,16 @@ class Network:
 
     @torch.no_grad()
     def logits(self, x: Floats, batch: int = 1000) -> Floats:
-        """Compute outputs in evaluation mode.
-
-        Args:
-            x: [n, ...] examples.
-            batch: number of examples per forward pass; fewer if an example is large.
-
-        Returns:
-            [n, classes] logits.
-        """
+        """Compute logits [n, classes] of examples [n, ...] in evaluation mode, at most ``batch`` in a forward pass."""
         self.module.eval()
         batch = max(1, min(batch, AT_ONCE // max(1, math.prod(x.shape[1:]))))
         pieces = [self.module(self.inputs(x[at : at + batch])) for at in range(0, len(x), batch)]
         return torch.cat(pieces).float().cpu().numpy()
 
     def example_gradients(self, x: Floats, y: np.ndarray) -> Iterator[torch.Tensor]:
-        """Yield the gradients of the examples' own cross-entropies in evaluation mode, a few examples at a time.
+        """Yield the gradients [b, d] of the examples' own cross-entropies in evaluation mode, a few examples at a time.
 
-        Args:
-            x: [n, ...] examples.
-            y: [n] labels.
-
-        Yields:
-            [b, d] gradients; the tensor may be overwritten for the next examples.
+        The tensor may be overwritten for the next examples.
         """
         from torch.func import functional_call, grad, vmap
 
@@ -177,7 +143,6 @@ class Network:
                 mean_cross_entropy(self.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
                 yield self.grads[None]
             return
-
         for some, their in zip(inputs.split(size), labels.split(size), strict=True):
             yield of_each(self.params, some, their)
 

@@ -28,11 +28,6 @@ def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Modu
     Torch's global generator is as before afterwards. Lazy layers get their sizes from an example of zeros. Frozen
     parameters become buffers, so that they are neither trained nor sent.
 
-    Args:
-        make: the constructor, which returns the module.
-        shape: shape of one example.
-        seed: seed of torch's generator for the CPU.
-
     Raises:
         TypeError: ``make`` returns no torch module.
     """
@@ -50,11 +45,7 @@ def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Modu
 
 
 def elements(make: Callable[[], Any]) -> int | None:
-    """Return how many numbers the parameters of a module are, without making them; None if only making them would tell.
-
-    Args:
-        make: the constructor, which returns the module.
-    """
+    """Return how many numbers the parameters of a module are, without making them; None if only making them would tell."""
     module = blueprint(make)
     return None if module is None else count(module)
 
@@ -65,11 +56,7 @@ def count(module: nn.Module) -> int:
 
 
 def blueprint(make: Callable[[], Any]) -> nn.Module | None:
-    """Return a module whose arrays have shapes but no numbers; None if its constructor needs numbers.
-
-    Args:
-        make: the constructor, which returns the module.
-    """
+    """Return a module whose arrays have shapes but no numbers; None if its constructor needs numbers."""
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")

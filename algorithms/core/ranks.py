@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from algorithms.core.messages import Doubles
-
 NAN = float("nan")
 
 
@@ -18,14 +16,8 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
     >>> spearman([1, 2, 3, 4], [10, 100, 30, 1000])
     0.8
     """
-    x, y = (_centered_ranks(np.asarray(values, np.float64)) for values in (a, b))
+    from scipy.stats import rankdata
+
+    x, y = (ranks - (len(ranks) + 1) / 2 for ranks in map(rankdata, (a, b)))  # NaN if a value is NaN
     spread = float(np.sqrt((x @ x) * (y @ y)))
     return float(x @ y) / spread if spread > 0 else NAN
-
-
-def _centered_ranks(values: Doubles) -> Doubles:
-    """Return ranks minus their mean, which does not depend on ties; NaN if a value is NaN."""
-    if np.isnan(values).any():
-        return np.full(len(values), NAN)
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place] - (len(values) + 1) / 2

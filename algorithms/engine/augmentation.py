@@ -42,25 +42,14 @@ class Crops:
 def draw_crops(
     config: TrainingConfig, batches: Ints, shape: tuple[int, ...], prepare: Preparation, rng: np.random.Generator
 ) -> Crops | None:
-    """Draw random moves for all batches of a round.
-
-    Args:
-        config: the fields of the training component.
-        batches: [steps, batch] positions of examples.
-        shape: shape of one example.
-        prepare: the data set's preparation, which defines its background.
-        rng: draws the moves.
-
-    Returns:
-        The moves, or None if images are not augmented.
+    """Draw random moves for all ``batches`` [steps, batch] of a round of examples of this shape; None without augmentation.
 
     Raises:
         ValueError: the examples are not images.
     """
     if config.augment == "none":
         return None
-    complaint = shape_problem(config, shape)
-    if complaint:
+    if complaint := shape_problem(config, shape):
         raise ValueError(complaint)
     moves = rng.integers(0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8)
     return Crops(moves, background(prepare, shape[0]))
@@ -73,15 +62,9 @@ def background(prepare: Preparation, channels: int) -> NDArray[np.float32]:
 
 
 def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], around: NDArray[np.float32]) -> torch.Tensor:
-    """Crop and mirror every image.
+    """Crop and mirror images [n, channels, height, width] by ``moves`` [n, 3], of which (4, 4, 0) changes nothing.
 
-    Args:
-        images: [n, channels, height, width].
-        moves: [n, 3] row, column and mirroring of each image; (4, 4, 0) changes nothing.
-        around: [channels] pixel value of the padding.
-
-    Returns:
-        Images of the same shape.
+    The padding has the pixel values ``around`` [channels].
     """
     import torch
 

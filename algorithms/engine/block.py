@@ -99,9 +99,9 @@ def train(
         rows = [np.where(own < 0, own, own + at) for own, at in zip(batches, first, strict=True)]
         optimizer = resume_optimizer(training, lr, states, tuple(start.shape), network.device)
         inputs = network, start, examples.x, examples.y, rows, optimizer
-        params, loss = vmap.train(*inputs, run.objective, statistics, draws)
+        params, losses = vmap.train(*inputs, run.objective, statistics, draws)
         blank = np.zeros((len(start), 0), np.float32)
-        return TrainedBlock(params.cpu().numpy(), blank, loss, optimizer_state(optimizer))
+        return TrainedBlock(params.cpu().numpy(), blank, losses, optimizer_state(optimizer))
     each = []
     for i, client in enumerate(clients):
         network.load(models[assigned.chosen[i]])

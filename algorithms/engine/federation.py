@@ -38,7 +38,7 @@ def train_model(
     """Train one model on all clients of a federation, from its initial weights or from where it was left.
 
     Args:
-        run: the components, and their fields; its clustering, attacks, seed and number of rounds are ignored.
+        run: the run; its clustering, attacks, seed and number of rounds are ignored.
         data: the federation.
         network: the module to train with.
         rounds: number of rounds.
@@ -77,7 +77,7 @@ def train_models(
     """Train several federations, in each of which it is known beforehand who trains which model in which round.
 
     Args:
-        run: the components, and their fields; its clustering, attacks, seed, participation and rounds are ignored.
+        run: the run; its clustering, attacks, seed, participation and rounds are ignored.
         data: the R federations, of K clients each.
         network: the module to train with.
         models: the M initial models, the same for every federation.

@@ -46,10 +46,7 @@ class _Trial:
 def problem(run: Run, shape: tuple[int, ...], classes: int) -> str | None:
     """Return the first thing that does not fit, as a sentence; None if all does, or if the module is too large to be tried.
 
-    Args:
-        run: the components, and their fields; its model has values of its own.
-        shape: shape of one example.
-        classes: number of labels.
+    The run's model has values of its own; ``shape`` is that of one example.
     """
     step = {"epochs": 1, "lr": 0.01, "optimizer_state": "reset"}
     run = replace(run, training=replace(run.training, config=run.training.config.model_copy(update=step)))

@@ -23,6 +23,7 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, ClientUpdates, Doubles, Ints, Weights
 from algorithms.core.noise import Normals
+from algorithms.curvature import ranking
 from algorithms.engine import server
 from algorithms.interfaces import Metrics, Run, State
 from datasets.federation import Federation
@@ -135,11 +136,7 @@ def begin(run: Run, models: list[Weights], clients: int) -> RoundState:
 def choose(run: Run, view: View, preferences: Preferences, by_loss_alone: bool = False) -> tuple[Ints, Doubles]:
     """Let every client choose its model; return the choice [clients] and the cost of each model [clients, clusters].
 
-    Args:
-        run: the components, and their fields.
-        view: what clients know of the models.
-        preferences: how they weigh risk against loss.
-        by_loss_alone: whether nobody minds the risk, as long as none has been measured.
+    ``by_loss_alone``: nobody minds the risk, as long as none has been measured.
     """
     if by_loss_alone:
         view, preferences = replace(view, risk_counts=False), replace(preferences, beta=np.zeros(len(view.losses)))
@@ -151,8 +148,7 @@ def advance(
 ) -> tuple[list[BlockResult], dict[int, server.Step]]:
     """Do a round in which the clients of ``cohort`` train the models that they have chosen; ``state`` is changed.
 
-    Returns:
-        The blocks' results, and the steps of the models that were updated.
+    The blocks' results are returned, and the steps of the models that were updated.
     """
     results = clients.train(state.models, assign(clients.blocks, state, cohort))
     record(run, state, results, draws.visiting)
@@ -187,15 +183,8 @@ def train_block(
 ) -> BlockResult:
     """Train a block of clients, measure the result, and sum the updates up; a pure function, wherever it is called.
 
-    Args:
-        run: the components, and their fields.
-        data: all clients' examples.
-        network: the module to train with.
-        models: the models that the server sent.
-        assigned: the block's clients and their inputs.
-        streams: the clients' random numbers.
-        observe: returns what attacks record of the trained clients, by attack.
-        silent: ids of clients that send back the model that they were sent.
+    ``observe`` returns what attacks record of the trained clients, by attack; the clients ``silent`` (ids) send back the
+    model that they were sent.
     """
     from algorithms.engine import block
 
@@ -226,15 +215,12 @@ def record(
 def gather(
     run: Run, layout: Layout, state: RoundState, results: Sequence[BlockResult]
 ) -> Iterator[tuple[int, ClientUpdates]]:
-    """Join the blocks' sums, one model after another.
-
-    A model without clients is left out, unless the privacy component must hide that it has none.
-    """
+    """Join the blocks' sums, model by model; one without clients is left out, unless the privacy component must hide that."""
     for j, model in enumerate(state.models):
         if parts := [result.parts[j] for result in results if j in result.parts]:
             yield j, messages.gather(parts, layout, state.statistics)
         elif run.privacy.module.covers_empty_rounds(run.privacy.config):
-            yield j, messages.empty_updates(layout.size, model.buffers, layout)
+            yield j, messages.empty_updates(model.buffers, layout)
 
 
 def step(
@@ -257,12 +243,17 @@ def step(
 
 
 def compare_curvatures(run: Run, state: RoundState, results: Sequence[BlockResult]) -> dict[int, Metrics]:
-    """Return how well the curvatures of a round were measured, by model; nothing of the run depends on it."""
-    if not results:
+    """Return how well the curvatures of a round were measured, by model (`ranking.agreement`); nothing depends on it."""
+    if not (results and run.measures_curvature):
         return {}
-    halves = dict[str, NDArray[Any]]()
+    halves, compared = dict[str, NDArray[Any]](), dict[int, Metrics]()
     for result in results:
         if result.halves is not None:
             server.keep(halves, len(state.assignment), result.clients, {"halves": result.halves})
     cohort = np.concatenate([result.clients for result in results])
-    return server.compare_curvatures(run, state.statistics, halves.get("halves"), cohort, state.assignment)
+    for cluster in np.unique(state.assignment[cohort]):
+        peers = cohort[state.assignment[cohort] == cluster]
+        curvatures = state.statistics["lambda_max"][peers], state.statistics["hessian_trace"][peers]
+        own = halves["halves"][peers] if halves else None
+        compared[int(cluster)] = ranking.agreement(*curvatures, own, run.curvature)
+    return compared

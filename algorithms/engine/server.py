@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from algorithms.core.accounting import PrivacyEvent
 from algorithms.core.gram import lengths
-from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints, Weights, reweight, weighted_sum
+from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints, Weights, reweight
 from algorithms.core.noise import Normals, Zeros
 from algorithms.curvature import ranking
-from algorithms.curvature.ranking import agreement
 from algorithms.interfaces import Metrics, Run, State
 
 
@@ -43,11 +42,7 @@ def begin(run: Run, model: Weights) -> State:
 
 
 def draw_noise(run: Run, size: int, rng: np.random.Generator) -> Normals | None:
-    """Start to draw the noise for a model of ``size`` parameters, in the background while clients train.
-
-    Returns:
-        The noise, or None if the privacy component adds none.
-    """
+    """Start to draw the noise for a model of ``size`` parameters, while clients train; None if there is to be none."""
     return Normals(size, rng) if run.privacy.module.NOISY else None
 
 
@@ -57,16 +52,9 @@ def no_noise(run: Run, size: int) -> Normals | None:
 
 
 def step(run: Run, state: State, model: Weights, received: ClientUpdates, noise: Normals | None) -> Step:
-    """Compute a cluster's next model: weigh the clients, aggregate, and apply the privacy slot.
+    """Compute a cluster's next model: weigh the clients, aggregate, and apply the privacy slot with ``noise``.
 
-    Running statistics are averaged with the same weights.
-
-    Args:
-        run: the components, and their fields.
-        state: the aggregation's own state.
-        model: the model that the clients were sent.
-        received: the clients' updates.
-        noise: noise from `draw_noise`.
+    ``model`` is the one that the clients were sent. Running statistics are averaged with the same weights.
     """
     aggregation, privacy = run.aggregation, run.privacy
     metrics: Metrics = {}
@@ -80,29 +68,25 @@ def step(run: Run, state: State, model: Weights, received: ClientUpdates, noise:
     return Step(after, state, received.weights, metrics | more | added, event)
 
 
-def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
-    """Return the client statistics before the first round: [clients] rho if a component reads it, otherwise nothing."""
-    return {"rho": np.full(clients, ranking.INITIAL_RHO)} if run.measures_curvature else {}
+def weigh(run: Run, examples: Ints) -> Doubles:
+    """Return the weights [clients], before normalization, of clients with these numbers of ``examples`` [clients]."""
+    return run.aggregation.module.weigh(run.aggregation.config, examples)
 
 
-def keep(where: dict[str, NDArray[Any]], clients: int, those: Ints, values: Mapping[str, Any]) -> None:
-    """Write ``values`` [c, ...] by name into the arrays of all clients; a client never measured is NaN (or 0).
+def clip(run: Run, updates: Floats) -> tuple[Doubles, Doubles]:
+    """Return the L2 norms [clients] of updates [clients, d] as they came, and the privacy slot's factors [clients].
 
-    Args:
-        where: arrays [clients, ...] by name, which are replaced, because a job may still read the old ones.
-        clients: number of clients.
-        those: [c] ids of the clients that the values belong to.
-        values: arrays [c, ...] by name.
+    Those that it scales by zero become zero in place.
     """
-    for name, own in values.items():
-        blank = np.nan if np.issubdtype(own.dtype, np.floating) else 0
-        held = where.get(name)
-        where[name] = np.full((clients, *own.shape[1:]), blank, own.dtype) if held is None else held.copy()
-        where[name][those] = own
+    norms = lengths(updates)
+    scales = run.privacy.module.bound(run.privacy.config, norms)
+    if (dropped := np.flatnonzero(scales == 0)).size:
+        updates[dropped] = 0
+    return norms, scales
 
 
 def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator) -> Ints:
-    """Sample the clients that take part in a round.
+    """Sample the clients that take part in a round; return their ids [cohort], ascending.
 
     Args:
         how: ``all``; ``fixed``: a share ``rate`` of the clients (rounded, at least one), drawn without replacement; or
@@ -110,15 +94,29 @@ def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator)
         rate: the share or probability.
         clients: number of clients.
         rng: draws the clients.
-
-    Returns:
-        [cohort] ids, ascending.
     """
     if how == "all":
         return np.arange(clients)
     if how == "poisson":
         return np.flatnonzero(rng.random(clients) < rate)
     return np.sort(rng.choice(clients, size=max(1, round(rate * clients)), replace=False))
+
+
+def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
+    """Return the client statistics before the first round: [clients] rho if a component reads it, otherwise nothing."""
+    return {"rho": np.full(clients, ranking.INITIAL_RHO)} if run.measures_curvature else {}
+
+
+def keep(where: dict[str, NDArray[Any]], clients: int, those: Ints, values: Mapping[str, Any]) -> None:
+    """Write ``values`` [c, ...] of the clients ``those`` [c] into the arrays ``where`` [clients, ...], all by name.
+
+    A client never measured is NaN (or 0). The arrays are replaced, because a job may still read the old ones.
+    """
+    for name, own in values.items():
+        blank = np.nan if np.issubdtype(own.dtype, np.floating) else 0
+        old = where.get(name)
+        where[name] = np.full((clients, *own.shape[1:]), blank, own.dtype) if old is None else old.copy()
+        where[name][those] = own
 
 
 def rank_clients(
@@ -128,20 +126,17 @@ def rank_clients(
     assignment: Ints,
     visiting: Sequence[np.random.Generator],
 ) -> dict[str, Doubles]:
-    """Compute ``rho`` of every client after a round (Zhao et al. 2025, eq. 1) from the curvatures measured in it.
+    """Compute ``rho`` [clients] of every client after a round (Zhao et al. 2025, eq. 1) from the curvatures measured in it.
 
-    Clients are compared within their own cluster, because curvatures of different models have no common scale; clients
-    that are not in the cohort keep their value.
+    Clients of the ``cohort`` are compared within their own cluster, because curvatures of different models have no common
+    scale; others keep their value. It is empty if no component reads rho.
 
     Args:
-        run: the components, and their fields.
+        run: the run.
         statistics: client statistics so far, [clients] by name.
         cohort: [cohort] ids of the clients that took part.
         assignment: [clients] the model of each client.
         visiting: for each model, the generator of the order of visiting, if rho is aligned by it; models may share one.
-
-    Returns:
-        ``rho`` [clients] by name; empty if no component reads it.
     """
     if not run.measures_curvature:
         return {}
@@ -157,63 +152,3 @@ def reliability_due(run: Run, round_: int) -> bool:
     """Return whether the reliability of rho is measured in round ``round_``, counted from 0; in the last it always is."""
     every, done = run.curvature.reliability_every, round_ + 1
     return run.measures_curvature and every > 0 and (done % every == 0 or done == run.rounds)
-
-
-def compare_curvatures(
-    run: Run, statistics: Mapping[str, Doubles], halves: Doubles | None, cohort: Ints, assignment: Ints
-) -> dict[int, Metrics]:
-    """Compute how well rho was measured in a round, in each cluster: see `algorithms.curvature.ranking`.
-
-    Args:
-        run: the components, and their fields.
-        statistics: client statistics, [clients] by name.
-        halves: [clients, halves, 2] curvatures on two halves of each client's examples; None if they were not measured.
-        cohort: [cohort] ids of the clients that took part.
-        assignment: [clients] the model of each client.
-
-    Returns:
-        The metrics by cluster; empty if no component reads rho.
-    """
-    found: dict[int, Metrics] = {}
-    for cluster in np.unique(assignment[cohort]) if run.measures_curvature else ():
-        peers = cohort[assignment[cohort] == cluster]
-        curvatures = statistics["lambda_max"][peers], statistics["hessian_trace"][peers]
-        found[int(cluster)] = agreement(*curvatures, None if halves is None else halves[peers], run.curvature)
-    return found
-
-
-def clip(run: Run, updates: Floats) -> tuple[Doubles, Doubles]:
-    """Compute the factors by which the privacy slot scales updates; those that it scales by zero become zero in place.
-
-    Args:
-        run: the components, and their fields.
-        updates: [clients, d] updates.
-
-    Returns:
-        [clients] L2 norms of the updates as they came, and [clients] factors.
-    """
-    norms = lengths(updates)
-    scales = run.privacy.module.bound(run.privacy.config, norms)
-    if (dropped := np.flatnonzero(scales == 0)).size:
-        updates[dropped] = 0
-    return norms, scales
-
-
-def median_norm(norms: Doubles) -> float:
-    """Return the median of the finite ``norms`` [clients] above 0; 0 if there are none.
-
-    >>> median_norm(np.array([1.0, 3.0, 0.0, np.nan]))
-    2.0
-    """
-    sent = norms[np.isfinite(norms) & (norms > 0)]
-    return float(np.median(sent)) if len(sent) else 0.0
-
-
-def weigh(run: Run, examples: Ints) -> Doubles:
-    """Return the weights [clients], before normalization, of clients with these numbers of ``examples`` [clients]."""
-    return run.aggregation.module.weigh(run.aggregation.config, examples)
-
-
-def add_up(weights: Doubles, scales: Doubles, updates: Floats) -> Doubles:
-    """Return the weighted sum [d] of scaled ``updates`` [clients, d], in the clients' order."""
-    return weighted_sum(weights * scales, updates)

@@ -70,15 +70,10 @@ def begin_inputs(
     statistics: Mapping[str, torch.Tensor],
     probes: torch.Generator | None,
 ) -> ClientInputs:
-    """Prepare the inputs of one client's objective at the start of a round.
+    """Prepare the inputs of one client's objective at the start of a round: ``statistics``, ``sent`` and ``carry``.
 
-    Args:
-        network: the network that trains.
-        objective: the objective, which gets ``sent`` and ``carry`` if it needs them.
-        start: [d] the weights that the client starts from.
-        shape: shape of one example.
-        statistics: statistics that the server sent this client about itself, by name.
-        probes: generator of the start of the objective's iterations.
+    ``start`` [d] are the weights that the client starts from, and ``shape`` that of one example; ``probes`` draws the start
+    of the objective's iterations.
     """
     inputs: ClientInputs = dict(statistics)
     if "sent" in objective.module.NEEDS:
@@ -95,7 +90,8 @@ def begin_inputs(
 
 def stack(each: Sequence[ClientInputs]) -> ClientInputs:
     """Stack the inputs of several clients, [clients, ...] each."""
-    return {name: _stack_values([one[name] for one in each]) for name in (each[0] if each else ())}
+    values = {name: [one[name] for one in each] for name in (each[0] if each else ())}
+    return {name: stack(own) if isinstance(own[0], dict) else torch.stack(own) for name, own in values.items()}
 
 
 def take_first(inputs: ClientInputs, clients: int) -> ClientInputs:
@@ -104,7 +100,3 @@ def take_first(inputs: ClientInputs, clients: int) -> ClientInputs:
         name: take_first(value, clients) if isinstance(value, dict) else value[:clients]
         for name, value in inputs.items()
     }
-
-
-def _stack_values(values: Sequence[Any]) -> Any:
-    return stack(values) if isinstance(values[0], dict) else torch.stack(list(values))

@@ -46,7 +46,7 @@ def train(
         y: [n] labels.
         batches: [steps, batch] positions in ``x``, padded with -1.
         optimizer: steps along the gradients.
-        gradient: fills the network's gradients for a batch, see `objective_gradient`.
+        gradient: fills the network's gradients for a batch, see `client_gradient`.
         draws: the client's random numbers of this round.
 
     Returns:
@@ -80,13 +80,8 @@ def client_gradient(
 ) -> GradientStep:
     """Return the function that computes the gradients of a client's steps: private ones if the training slot says so.
 
-    Args:
-        network: holds the weights that the client starts from.
-        training: the training component.
-        objective: the objective, for steps that are not private.
-        examples: the client's examples.
-        statistics: statistics that the server sent this client about itself, by name.
-        draws: the client's random numbers of this round.
+    The ``network`` holds the weights that the client starts from, and ``statistics`` are those that the server sent it about
+    itself; the ``objective`` is that of steps that are not private.
     """
     if training.module.PRIVATE_STEPS:
         assert draws.noise is not None  # drawn for every training with private steps
@@ -99,15 +94,11 @@ def client_gradient(
 def objective_gradient(
     network: Network, training: Config, objective: Component[ObjectiveContract, SlotConfig], client: ClientInputs
 ) -> GradientStep:
-    """Return a function that computes the objective's gradient on a batch as a whole.
-
-    Args:
-        network: the network, whose gradients the function fills.
-        training: precision, and clipping of the gradient.
-        objective: the objective.
-        client: the objective's inputs besides the batch.
-    """
+    """Return a function that computes the objective's gradient on a batch as a whole, with the inputs of a ``client``."""
     own, module = dict(network.module.named_parameters()), objective.module
+    reduced: AbstractContextManager[Any] = nullcontext()
+    if training.precision != "float32":
+        reduced = torch.autocast(network.device.type, dtype=torch.bfloat16)
 
     def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
         if arrays is own:  # the module's own parameters
@@ -119,7 +110,7 @@ def objective_gradient(
         if client.get("carry"):
             with torch.no_grad():
                 client["carry"] = module.advance(objective.config, forward, own, client["carry"], inputs)
-        with _precision(training, network):
+        with reduced:
             loss: torch.Tensor = module.loss(objective.config, forward, own, inputs, targets, client)
         loss.backward()
         if training.clip_gradient is not None:
@@ -136,17 +127,10 @@ def passes(
     rng: np.random.Generator,
     prepare: Preparation = UNPREPARED,
 ) -> Iterator[float]:
-    """Train on one data set, one epoch for each ``next``, until the caller stops. Shadow models train this way.
+    """Train on one data set, one epoch for each ``next``, until the caller stops; yield its mean loss in nats.
 
-    Args:
-        network: holds the model; the optimizer lives as long as the iterator.
-        examples: inputs and labels.
-        training: the training component; its number of epochs is ignored.
-        rng: draws the batches and everything else that is random.
-        prepare: the data set's preparation, which matters if inputs are augmented.
-
-    Yields:
-        The epoch's mean loss, in nats.
+    Shadow models train this way. The optimizer lives as long as the iterator, and the training's number of epochs is ignored;
+    ``rng`` draws all that is random, and the data set's preparation matters if inputs are augmented.
     """
     module, config = training.module, training.config
     optimizer = Optimizer(config, module.learning_rate(config, 0))
@@ -159,9 +143,3 @@ def passes(
         draws = Draws(crops, noise=noise)
         gradient = client_gradient(network, training, EMPIRICAL_RISK, examples, {}, draws)
         yield train(network, examples.x, examples.y, batches, optimizer, gradient, draws)
-
-
-def _precision(training: Config, network: Network) -> AbstractContextManager[Any]:
-    if training.precision == "float32":
-        return nullcontext()
-    return torch.autocast(network.device.type, dtype=torch.bfloat16)

@@ -15,11 +15,9 @@ ADAM_BETAS = (0.9, 0.999)
 
 @dataclass
 class Optimizer:
-    """The local optimizer of one client, or of a block.
+    """The local optimizer of one client, or of a block, with the learning rate of this round.
 
     Attributes:
-        config: the fields of the training component.
-        lr: the learning rate of this round.
         moments: momentum or Adam's moments, of the parameters' shape; created at the first step unless restored.
         steps: number of steps so far: an integer, or [clients, 1] float64 if the clients have different histories.
     """
@@ -30,14 +28,10 @@ class Optimizer:
     steps: int | torch.Tensor = 0
 
     def step(self, params: torch.Tensor, grads: torch.Tensor) -> None:
-        """Update ``params`` in place along ``grads``.
+        """Update ``params`` in place along ``grads``, [d] or [clients, d] each.
 
         Only the first ``len(params)`` rows of the moments change: a block's clients are ordered so that those who have
         finished come last.
-
-        Args:
-            params: [d] or [clients, d] parameters.
-            grads: gradients of the same shape.
         """
         if isinstance(self.steps, int):
             self.steps += 1
@@ -94,14 +88,8 @@ def resume_optimizer(
 ) -> Optimizer:
     """Create the optimizer of one client or of a block at the start of a round.
 
-    A client that has not taken a step yet starts from zero moments, whatever ``carried`` contains for it.
-
-    Args:
-        config: the fields of the training component.
-        lr: the learning rate of this round.
-        carried: the result of `optimizer_state` after the previous round, or nothing.
-        shape: (d,) for one client, (clients, d) for a block.
-        device: where the moments are stored.
+    A client that has not taken a step yet starts from zero moments, whatever ``carried`` contains for it: the result of
+    `optimizer_state` after the previous round, or nothing. ``shape`` is (d,) for one client, (clients, d) for a block.
     """
     if config.optimizer_state == "reset" or not moment_count(config):
         return Optimizer(config, lr)
@@ -115,10 +103,9 @@ def resume_optimizer(
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
-    """Return the state that the next round needs, if any.
+    """Return what the next round needs: ``moments`` [m, d] or [clients, m, d] float32, and ``steps``, a number or [clients].
 
-    Returns:
-        ``moments`` [m, d] or [clients, m, d] float32, and ``steps``, a number or [clients]; empty if nothing is kept.
+    It is empty if nothing is kept.
     """
     if optimizer.config.optimizer_state == "reset" or not optimizer.moments:
         return {}

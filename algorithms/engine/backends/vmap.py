@@ -48,9 +48,9 @@ def train(
         x: [n, ...] prepared examples.
         y: [n] labels.
         batches: one [steps, batch] array per client with positions in ``x``, padded with -1; steps may differ.
-        optimizer: the block's optimizer, which keeps its moments from step to step.
-        objective: the objective.
-        statistics: statistics that the server sent the clients about themselves, [clients, ...] by name.
+        optimizer: the block's optimizer.
+        objective: what the clients minimize.
+        statistics: what the server sent the clients about themselves, [clients, ...] by name.
         draws: random numbers of each client; () stands for none.
 
     Returns:
@@ -62,8 +62,11 @@ def train(
     order = torch.from_numpy(np.argsort(-steps, kind="stable"))
     places = order.tolist()
     draws = [draws[i] for i in places] if draws else [NOTHING] * len(order)
-    params = start[order]
-    client = _client_inputs(network, objective, start, x.shape[1:], statistics, places, draws)
+    params, client = start[order], ClientInputs()
+    if statistics or "sent" in objective.module.NEEDS or objective.module.ITERATES:
+        told = [{name: values[i] for name, values in statistics.items()} for i in places]
+        given = zip(params, told, draws, strict=True)
+        client = stack([begin_inputs(network, objective, w, x.shape[1:], own, d.probes) for w, own, d in given])
     plan = _without_padding(_stack_batches([batches[i] for i in places], PADDING))
     crops = _crops(draws, plan.shape[2])
     losses_of, advance = _vectorize(network, objective)
@@ -103,30 +106,6 @@ def _batch(
     chosen = examples.flatten(1).index_select(0, rows.clamp(min=0).flatten())
     inputs = chosen.view(*rows.shape, *examples.shape[1:]).to(network.device)
     return inputs, torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
-
-
-def _client_inputs(
-    network: Network,
-    objective: Component[ObjectiveContract, SlotConfig],
-    start: torch.Tensor,
-    shape: tuple[int, ...],
-    statistics: Mapping[str, torch.Tensor],
-    places: Sequence[int],
-    draws: Sequence[Draws],
-) -> ClientInputs:
-    """Prepare and stack the objective's inputs of the clients at ``places``, in that order, [clients, ...] each.
-
-    ``draws`` are already in that order.
-    """
-    if not statistics and "sent" not in objective.module.NEEDS and not objective.module.ITERATES:
-        return {}
-    each = [
-        begin_inputs(
-            network, objective, start[i], shape, {name: values[i] for name, values in statistics.items()}, own.probes
-        )
-        for i, own in zip(places, draws, strict=True)
-    ]
-    return stack(each)
 
 
 def _vectorize(

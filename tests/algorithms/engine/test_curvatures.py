@@ -7,11 +7,13 @@ import pytest
 from scipy import stats
 
 from algorithms.core.configs import CurvatureConfig
+from algorithms.core.messages import BlockResult
 from algorithms.core.network import Network
 from algorithms.curvature import hessian
 from algorithms.curvature.ranking import relative_rank, step_up
 from algorithms.engine import block as work
 from algorithms.engine import server
+from algorithms.engine.round import RoundState, compare_curvatures
 from algorithms.interfaces import Outcome, Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
@@ -125,13 +127,15 @@ def test_each_cluster_is_compared_by_itself():
     whole, halves = scale * rng.random((2, 16)), scale[:, None, None] * rng.random((16, 2, 2))
     statistics = {"lambda_max": whole[0], "hessian_trace": whole[1]}
     cohort, assignment = np.delete(np.arange(16), 3), np.repeat([0, 1], 8)  # client 3 is away
-    found = server.compare_curvatures(run, statistics, halves, cohort, assignment)
+    state = RoundState([], [], assignment, statistics)
+    result = BlockResult(cohort, {}, {}, {}, {}, halves[cohort])
+    found = compare_curvatures(run, state, [result])
     for cluster, own in ((0, cohort[:7]), (1, cohort[7:])):
         r = stats.spearmanr(*(relative_rank(*halves[own, half].T, run.curvature) for half in (0, 1))).statistic
         assert found[cluster]["rho_halves"] == pytest.approx(r)
         assert found[cluster]["rho_reliability"] == pytest.approx(step_up(r))
         assert found[cluster]["rho_spearman"] == pytest.approx(stats.spearmanr(*whole[:, own]).statistic)
-    assert server.compare_curvatures(resolve(given(1)), {}, None, cohort, assignment) == {}
+    assert compare_curvatures(resolve(given(1)), state, [result]) == compare_curvatures(run, state, []) == {}
 
 
 def test_what_a_run_reports_of_rho(tmp_path):
