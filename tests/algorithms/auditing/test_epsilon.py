@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -30,9 +31,11 @@ def test_the_gaussian_mechanism_at_delta_1e_5(z, epsilon):
     assert mu_gdp(epsilon, 1e-5) == pytest.approx(1 / z, rel=1e-4)
 
 
-@pytest.mark.parametrize(("sigma", "epsilon"), [(4.22, 1.001), (1.54, 3.008), (0.541, 10.002)])
-def test_the_noise_levels_of_andrew_et_al_at_delta_1e_6(sigma, epsilon):
-    assert epsilon_gdp(1 / sigma, 1e-6) == pytest.approx(epsilon, abs=6e-4)
+@pytest.mark.parametrize(
+    ("mu", "epsilon"), [(1 / 4.22, 1.001), (1 / 1.54, 3.008), (1 / 0.541, 10.002), (1e37, 5e73), (1e160, math.inf)]
+)
+def test_the_noise_levels_of_andrew_et_al_at_delta_1e_6_and_separations_beyond_all_bounds(mu, epsilon):
+    assert epsilon_gdp(mu, 1e-6) == pytest.approx(epsilon, rel=6e-4)
 
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
@@ -103,14 +106,15 @@ def test_other_attacks_have_a_mu_too():
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1])
-def test_no_gaussian_bound_at_delta_0(delta):
-    for call in (lambda: epsilon_gdp(1.0, delta), lambda: epsilon_two_gaussians(0, 1, 1, 2, delta)):
-        with pytest.raises(ValueError, match="delta must be above 0"):
-            call()
+@pytest.mark.parametrize("call", [partial(epsilon_gdp, 1.0), partial(epsilon_two_gaussians, 0, 1, 1, 2)])
+def test_no_gaussian_bound_at_delta_0(call, delta):
+    with pytest.raises(ValueError, match="delta must be above 0"):
+        call(delta)
 
 
 def test_what_cannot_be_told_has_no_epsilon_and_what_is_certain_has_no_limit():
     assert epsilon_gdp(0.0, 1e-5) == epsilon_gdp(-1.0, 1e-5) == 0
+    assert math.isnan(epsilon_gdp(math.nan, 1e-5))
     assert epsilon_gdp(math.inf, 1e-5) == epsilon_of_rates(0.0, 0.5, 0.0) == math.inf
     assert epsilon_of_rates(0.6, 0.6, 0.0) == epsilon_of_rates(0.2, 1.0, 0.0) == 0
 
