@@ -176,9 +176,13 @@ class BaseContract(Protocol):
         METRICS: the metrics that the component measures (`algorithms.core.metric.Metric`); undeclared ones appear under
             their own names.
         PRESETS: further names for the component, with fixed values for some of its fields.
+        COLOR: its color in all figures, a place in the reports' palette; None: the next free one.
+        METHODS: the literature's names, each with such a color, of the component together with one of another slot.
     """
 
     LABEL: ClassVar[str] = ""
+    COLOR: ClassVar[int | None] = None
+    METHODS: ClassVar[Mapping[str, tuple[str, int]]] = {}
     METRICS: ClassVar[tuple[Any, ...]] = ()
     PRESETS: ClassVar[Mapping[str, Preset]] = {}
 

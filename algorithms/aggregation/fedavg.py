@@ -26,7 +26,7 @@ from datasets.components import Preset
 NEEDS = "mean"
 SENSITIVITY = "mean"
 PRESETS = {"fedopt": Preset("FedOpt", {"warm_start_epochs": 20})}
-LABEL = "FedAvg"
+LABEL, COLOR = "FedAvg", 2
 
 
 class Config(WarmStartConfig):

@@ -36,6 +36,7 @@ from datasets.components import Config as SlotConfig
 NEEDS = "updates"
 UPDATES_FOR = "solves for weights from the inner products of the clients' updates, which no sum contains"
 LABEL = "FinP-PCA"
+METHODS = {"plain": ("FinP_server (PCA)", 4)}
 METRICS = (
     Metric("pca_objective", AGGREGATION, "PCA objective", "lower", "", 4),
     Metric("pca_fallback", AGGREGATION, "PCA weights by size", "lower", digits=2),

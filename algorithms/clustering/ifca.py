@@ -17,7 +17,7 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 
-LABEL = "IFCA"
+LABEL, COLOR = "IFCA", 0
 
 
 class Config(ClusteredConfig):

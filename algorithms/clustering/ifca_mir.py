@@ -29,7 +29,7 @@ from algorithms.core.messages import Doubles, Ints
 from algorithms.interfaces import Problems, Run
 from datasets.components import read_when
 
-LABEL = "IFCA-MIR"
+LABEL, COLOR = "IFCA-MIR", 1
 OWN_ATTACK = "client_mia"
 UNKNOWN_RISK = 0.5  # an attack of which nothing is known can only be expected to guess
 

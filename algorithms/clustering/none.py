@@ -9,6 +9,8 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.configs import ClusteringConfig
 from algorithms.core.messages import Doubles, Ints
 
+COLOR = 2
+
 
 class Config(ClusteringConfig):
     """The tolerances only; there is no choice to configure."""

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 NEEDS = ("rho",)
 ITERATES = True  # power iterations continue from step to step
-LABEL = "FinP"
+LABEL, COLOR = "FinP", 3
+# With these aggregations; paler there without this penalty.
+METHODS = {"fedavg": ("FinP_client", 3), "finp_pca": ("FinP (PCA)", 0), "finp_ala": ("FinP (ALA)", 1)}
 
 
 class Config(SlotConfig):

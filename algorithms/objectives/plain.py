@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, Tensor]
 
+COLOR = 2
+
 
 class Config(SlotConfig):
     """No fields."""

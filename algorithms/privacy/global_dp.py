@@ -41,7 +41,7 @@ from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "mean", True
-LABEL, METRICS = "global-DP", _server_noise.METRICS
+LABEL, COLOR, METRICS = "global-DP", 0, _server_noise.METRICS
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
 

@@ -35,7 +35,7 @@ from algorithms.privacy._server_noise import ServerNoiseConfig
 
 NEEDS, NOISY = "updates", True
 UPDATES_FOR = "divides the noise by the largest distance between two clients' models, which no sum contains"
-LABEL = "metric privacy"
+LABEL, COLOR = "metric privacy", 1
 METRICS = (
     *_server_noise.METRICS,
     Metric("distance", NOISE, "distance of models", unit="", over_rounds="noise"),

@@ -19,7 +19,7 @@ from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 
 NEEDS, NOISY = "mean", False
-METRICS = finding.METRICS
+METRICS, COLOR = finding.METRICS, 2
 AUDIT_DELTA = 1e-5  # the default of global_dp; a run without noise has no delta
 
 

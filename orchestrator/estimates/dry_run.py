@@ -19,8 +19,8 @@ from orchestrator.estimates.needs import parameters
 from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.report.context import EPSILONS, sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
-from orchestrator.report.figures.arrangement import ALGORITHM
 from orchestrator.report.statistics import FEWEST, least_significant
+from orchestrator.report.vocabulary import ALGORITHM
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
 from orchestrator.trial import worker_session

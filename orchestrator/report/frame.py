@@ -17,8 +17,7 @@ from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
 from orchestrator.report.context import EPSILONS, chance_of, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, independent, repeat, text
-from orchestrator.report.figures.arrangement import ALGORITHM, arrange
-from orchestrator.report.figures.trade_off import EPSILON, accuracies, risks
+from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import (
     INFINITY,
     NAN,
@@ -31,7 +30,7 @@ from orchestrator.report.statistics import (
     number,
     paired_test,
 )
-from orchestrator.report.vocabulary import setting_label, value_label
+from orchestrator.report.vocabulary import ALGORITHM, setting_label, value_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,24 +112,6 @@ def tidy(results: Results, paired: Sequence[Contrast] = ()) -> pd.DataFrame:
             ]
             rows += [row | test for test in tests or [{}]]
     return pd.DataFrame(rows, columns=[*results.keys, *COLUMNS])
-
-
-def main_risk(results: Results) -> tuple[str, str] | None:
-    """The first measured risk of the strongest kind of attack at hand, which the headline is about.
-
-    The kinds are in a fixed order, so the choice does not depend on what they found.
-
-    Returns:
-        Its metric, and the metric of the accuracy that belongs to it (empty if it was not measured); None if no attack has
-        such a result.
-    """
-    arr = arrange(results)
-    first = next((row[0] for row in risks(arr)), EPSILON) if arr else EPSILON
-    if first == EPSILON:
-        return None
-    declared = metric(first).risk
-    name = next((one for one in (declared.instead if declared else ()) if results.has(one)), first)
-    return name, next((one for one in accuracies(first) if results.has(one)), "")
 
 
 def compared_metrics(results: Results, rank: int = MINOR - 1) -> list[str]:

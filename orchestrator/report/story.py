@@ -39,11 +39,11 @@ from orchestrator.report.context import (
     tuned_sentences,
 )
 from orchestrator.report.data import Results, Row, Setting, text
-from orchestrator.report.figures.arrangement import ALGORITHM
-from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, main_risk, power
+from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
+from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import FEWEST, number
 from orchestrator.report.summary import state_line
-from orchestrator.report.vocabulary import key_labels, setting_label
+from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import sweep_file
 

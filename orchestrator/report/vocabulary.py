@@ -20,28 +20,15 @@ KEYS = {
 }
 UNITS = {"data.split.minority_ratio": "fraction of clients"}
 
-USUAL = ("none", "plain", "local_sgd", "fedavg", "")  # components that a method's name leaves out
-# The literature's names for combinations of an objective and an aggregation.
-METHODS = {
-    ("finp", "fedavg"): "FinP_client",
-    ("plain", "finp_pca"): "FinP_server (PCA)",
-    ("finp", "finp_pca"): "FinP (PCA)",
-    ("plain", "finp_ala"): "FinP_server (ALA)",
-    ("finp", "finp_ala"): "FinP (ALA)",
-}
-PAIR = ("objective.name", "aggregation.name")
+# The slots that define an algorithm, the most important first. Data set and model are not part of an algorithm.
+ALGORITHM = ("clustering.name", "privacy.name", "objective.name", "aggregation.name", "training.name")
+PAIR = ("objective.name", "aggregation.name")  # two parts of one method, for which the literature may have a name
+FOLDERS = {f"{slot.key}.name": slot.folder for slot in SLOTS}
+USUAL = {key: slot.default for slot in SLOTS for key in (f"{slot.key}.name",) if key in ALGORITHM}  # left out of names
 UNPROTECTED = "vanilla"  # the label of no privacy in a comparison of privacy mechanisms
 
 # Okabe and Ito's colors, distinguishable with common color blindness, without their yellow, too pale on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
-# An algorithm has the same color in every sweep, so that figures of different sweeps can be compared.
-COLORS = {"ifca": PALETTE[0], "ifca_mir": PALETTE[1], "none": PALETTE[2]}
-COLORS |= {"global_dp": PALETTE[0], "metric_privacy": PALETTE[1], UNPROTECTED: PALETTE[2]}
-COLORS |= {"plain": PALETTE[2], "finp": PALETTE[3], "fedavg": PALETTE[2]}
-# FinP's methods: the baseline, the client's part alone, and both kinds of weights (paler without the client's part).
-COLORS |= {"FedAvg": PALETTE[2], "FinP_client": PALETTE[3]}
-COLORS |= {"FinP_server (PCA)": PALETTE[4], "FinP (PCA)": PALETTE[0]}
-COLORS |= {"FinP_server (ALA)": PALETTE[5], "FinP (ALA)": PALETTE[1]}
 GROUP_COLORS = {"majority": PALETTE[2], "minority": PALETTE[3]}
 
 
@@ -93,29 +80,55 @@ def setting_label(keys: tuple[str, ...], values: tuple[Value, ...]) -> str:
     return ", ".join(value if value in (f"no {label}", UNPROTECTED) else f"{label} {value}" for label, value in words)
 
 
-def method_label(keys: tuple[str, ...], values: Sequence[Value]) -> str:
+def method_label(keys: Sequence[str], values: Sequence[Value]) -> str:
     """The label of a method: a combination of components and of the fields in which its variants differ.
 
-    Usual components such as FedAvg are left out.
+    The defaults of slots such as FedAvg are left out.
 
     >>> method_label(("objective.name", "aggregation.name", "objective.beta"), ["finp", "finp_pca", 0.3])
     'FinP (PCA), beta 0.3'
     >>> method_label(("privacy.name", "aggregation.name"), ["metric_privacy", "fedyogi"])
     'FedYogi + metric privacy'
     """
-    held = dict(zip(keys, values, strict=True))
-    pair = METHODS.get((text(held.get(PAIR[0])), text(held.get(PAIR[1]))))
+    chosen = dict(zip(keys, values, strict=True))
+    pair = _pair(chosen)
     order = sorted((key for key in keys if key.endswith(".name")), key=lambda key: key == "privacy.name")
-    named = [(key, text(held[key])) for key in order if not (pair and key in PAIR)]
-    labels = ([pair] if pair else []) + [component_label(key, name) for key, name in named if name not in USUAL]
-    usual = "FedAvg" if PAIR[1] in keys else value_label(order[0], held[order[0]]) if order else ""
-    fields = {key: value for key, value in held.items() if key not in order}
+    parts = [key for key in order if not (pair and key in PAIR) and text(chosen[key]) not in ("", USUAL.get(key))]
+    labels = ([pair[0]] if pair else []) + [component_label(key, text(chosen[key])) for key in parts]
+    first = PAIR[1] if PAIR[1] in keys else order[0] if order else ""
+    usual = value_label(first, chosen[first]) if first else ""
+    fields = {key: value for key, value in chosen.items() if key not in order}
     return ", ".join(filter(None, (" + ".join(labels) or usual, setting_label(tuple(fields), tuple(fields.values())))))
 
 
-def colors(values: list[Value]) -> dict[str, str]:
-    """A color for each value (by `text`): the algorithm's own color, or the next free one of the palette."""
-    names = sorted({text(value) for value in values})
-    free = [color for color in PALETTE if color not in {COLORS[n] for n in names if n in COLORS}]
-    unnamed = [name for name in names if name not in COLORS]
-    return {n: COLORS[n] for n in names if n in COLORS} | {n: free[i % len(free)] for i, n in enumerate(unnamed)}
+def palette(keys: Sequence[str], values: Sequence[Sequence[Value]]) -> list[str]:
+    """A color for each combination of values: what its components declare, the same in every sweep, or the next free one."""
+    declared = [_color(dict(zip(keys, one, strict=True))) for one in values]
+    free = [color for color in PALETTE if color not in {PALETTE[at] for at in declared if at is not None}] or list(
+        PALETTE
+    )
+    rest = iter(free * len(values))
+    return [next(rest) if at is None else PALETTE[at] for at in declared]
+
+
+def _color(chosen: dict[str, Value]) -> int | None:
+    """The color that is declared for a method, if it is one component, a named pair or the usual method."""
+    if pair := _pair(chosen):
+        return pair[1] if len(chosen) == len(PAIR) else None
+    names = {key: text(value) for key, value in chosen.items() if text(value)}
+    unusual = [key for key, name in names.items() if name != USUAL.get(key)]
+    first = unusual or [key for key in (PAIR[1], *names) if key in names]
+    known = described(FOLDERS.get(first[0], "attacks")) if first and len(unusual) <= 1 else {}
+    color: int | None = known[names[first[0]]].COLOR if first and names[first[0]] in known else None
+    return color
+
+
+def _pair(chosen: dict[str, Value]) -> tuple[str, int] | None:
+    """The literature's name of an objective with an aggregation, and its color, which one of the two declares."""
+    names = [text(chosen.get(key)) for key in PAIR]
+    for key, name, other in zip(PAIR, names, reversed(names), strict=True):
+        component = described(FOLDERS[key]).get(name)
+        if component is not None and other in component.METHODS:
+            label, color = component.METHODS[other]
+            return str(label), int(color)
+    return None

@@ -77,6 +77,12 @@ def test_new_families_come_after_the_known_ones_and_unknown_metrics_last() -> No
     assert metric("surprise_level") == Metric("surprise_level", OTHER, "surprise level", unit="")
 
 
+def test_metrics_of_a_round_or_of_a_model_belong_to_their_family() -> None:
+    assert metric("cia_auc_round_20").label == "CIA AUC, round 20"
+    assert metric("epsilon_cluster_1").family == metric("epsilon").family
+    assert metric("surprise_majority").family == OTHER
+
+
 def test_a_sweep_is_about_what_it_measures() -> None:
     assert kind(("accuracy", "loss")) == "plain"
     assert kind(("accuracy", "rho_spearman", "server_step")) == "plain"

@@ -1,34 +1,36 @@
-"""The place of each trial in a figure: which swept keys become colors, positions on the axis and panels.
+"""Where each trial stands in a figure: by color, along the axis, or in a panel of its own, from the settings that vary.
 
-The first swept slot of an algorithm is the color. The minority ratio, or else the most suitable other key, is the
-horizontal axis; every combination of the remaining keys has a panel. Keys that always change together count as one. If
-the color stands for several keys, they are joined into one, `METHOD`.
+The first swept slot of an algorithm is the color, with the fields that not all of its components have; the minority ratio,
+or else the most suitable other key, is the horizontal axis; every combination of the remaining keys has a panel. Keys that
+always change together count as one. In a figure of methods, color shows every variant of the algorithm, and nothing is
+along the axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from orchestrator.report.data import SLOT_NAMES, Results, Row, Value, sort_key, text
+from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, sort_key, text
 from orchestrator.report.vocabulary import (
+    ALGORITHM,
     PAIR,
     UNITS,
-    colors,
     component_label,
     key_labels,
     method_label,
+    palette,
     setting_label,
     value_label,
 )
 
 MOST_COLORS = 8
-# The slots that define an algorithm, the most important first. Data set and model are not part of an algorithm.
-ALGORITHM = ("clustering.name", "privacy.name", "objective.name", "aggregation.name", "training.name")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 AXES = ("data.split.minority_ratio", "data.split.minority", "data.split.majority")
-METHOD = "method"  # a column of trials that joins several keys; it holds the list of their values
 
+Keys = tuple[str, ...]
 Point = tuple[Value, ...]
 
 
@@ -39,23 +41,21 @@ class Arrangement:
     Attributes:
         results: the results of the sweep.
         trials: the finished trials.
-        hue: the key shown by color; None if there is none.
+        hue: the keys shown by color and marker.
         axis: the keys shown along the horizontal axis.
         facets: the keys whose values have panels of their own.
-        joined: the keys that the hue stands for if it is `METHOD`.
     """
 
     results: Results
     trials: tuple[Row, ...]
-    hue: str | None
-    axis: tuple[str, ...]
-    facets: tuple[str, ...]
-    joined: tuple[str, ...] = ()
+    hue: Keys
+    axis: Keys
+    facets: Keys
 
     @cached_property
-    def hues(self) -> list[Value]:
-        """The values shown by color, sorted; a single None if color shows nothing."""
-        return [point[0] for point in points(self.trials, (self.hue,))] if self.hue else [None]
+    def hues(self) -> list[Point]:
+        """The values shown by color, sorted; a single () if color shows nothing."""
+        return points(self.trials, self.hue)
 
     @cached_property
     def positions(self) -> list[Point]:
@@ -65,69 +65,87 @@ class Arrangement:
     @property
     def columns(self) -> list[Point]:
         """The positions, unless color shows the same: then a single () that stands for all of them."""
-        return [()] if self.axis == (self.hue,) else self.positions
+        return [()] if self.axis == self.hue else self.positions
 
     @cached_property
     def panels(self) -> list[Point]:
         """The values of the facets, one panel each, sorted; a single () if there is no facet."""
         return points(self.trials, self.facets)
 
-    def cell(self, panel: Point, position: Point, hue: Value) -> list[Row]:
-        """The trials at one place of the figure, one for each seed; () stands for every position."""
+    def cell(self, panel: Point, position: Point, hue: Point) -> Setting:
+        """The trials at one place of the figure; () stands for every position."""
         place = dict(zip((*self.facets, *self.axis), (*panel, *position), strict=bool(position)))
-        if self.hue:
-            place[self.hue] = hue
-        return [trial for trial in self.trials if all(text(trial[key]) == text(place[key]) for key in place)]
+        wanted = {key: text(value) for key, value in (place | dict(zip(self.hue, hue, strict=True))).items()}
+        return Setting((), tuple(t for t in self.trials if all(text(t.get(key)) == it for key, it in wanted.items())))
 
-    def measured(self, panel: Point, position: Point, hue: Value, metric: str) -> list[float]:
-        """The values of a metric at one place of the figure."""
-        return [float(t[metric]) for t in self.cell(panel, position, hue) if t.get(metric) is not None]
+    def places(self, spread: float = 0.3) -> Iterator[tuple[float, Point, Point]]:
+        """Yield horizontal coordinate, position and hue of each place in a panel; colors stand side by side."""
+        for i, position in enumerate(self.positions):
+            if self.axis == self.hue:
+                yield float(i), position, position
+                continue
+            for j, hue in enumerate(self.hues):
+                yield i + (j - (len(self.hues) - 1) / 2) * spread / len(self.hues), position, hue
+
+    def cells(self) -> list[tuple[Point, Point, Point, Setting]]:
+        """Panel, position, hue and trials of every place that has trials."""
+        at = [(panel, position, hue) for panel in self.panels for _, position, hue in self.places()]
+        return [(*place, cell) for place in at if (cell := self.cell(*place)).trials]
+
+    def has(self, name: str) -> bool:
+        """Whether a final metric has something to show: a value that is not 0 in at least one trial."""
+        return any(not is_nothing(trial.get(name)) for trial in self.trials)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the axis has numbers or ranges and not names, so that a line between positions is meaningful."""
+        return bool(self.axis) and not any(isinstance(v, str) or v is None for point in self.positions for v in point)
 
     @cached_property
-    def palette(self) -> dict[str, str]:
-        """The color of every value of the hue, by its text; a sweep of one algorithm uses that algorithm's color."""
-        if self.joined:
-            found = colors([self.hue_label(hue) for hue in self.hues])
-            return {text(hue): found[self.hue_label(hue)] for hue in self.hues}
-        named = self.hues if self.hue else [self.results.value(self.trials[0], "clustering.name")]
-        found = colors(named)
-        return found if self.hue else {"": next(iter(found.values()))}
+    def _looks(self) -> dict[str, dict[str, Any]]:
+        keys = self.hue or ALGORITHM
+        values = self.hues if self.hue else [tuple(self.results.value(self.trials[0], key) for key in keys)]
+        colors = palette(keys, values)
+        return {
+            text(list(hue)): {"color": color, "marker": MARKERS[at % len(MARKERS)]}
+            for at, (hue, color) in enumerate(zip(self.hues, colors, strict=True))
+        }
 
-    def hue_label(self, hue: Value) -> str:
-        """The label of a color in the legend."""
-        if self.joined:
-            return method_label(self.joined, hue)
-        if self.hue and not self.hue.endswith(".name"):
-            return setting_label((self.hue,), (hue,))
-        return value_label(self.hue, hue) if self.hue else self.algorithm
+    def look(self, hue: Point) -> dict[str, Any]:
+        """Color and marker of a hue; an algorithm has the same color in every sweep."""
+        return dict(self._looks[text(list(hue))])
+
+    def hue_label(self, hue: Point) -> str:
+        """The label of a color in the legend; in a sweep of one algorithm, that of the algorithm."""
+        if len(self.hue) == 1 and self.hue[0].endswith(".name"):
+            return value_label(self.hue[0], hue[0])
+        if self.hue:
+            return method_label(self.hue, hue)
+        return method_label(ALGORITHM, [self.results.value(self.trials[0], key) for key in ALGORITHM])
 
     def panel_label(self, panel: Point) -> str:
         """The label of a panel."""
         return setting_label(self.facets, panel)
 
-    @property
-    def algorithm(self) -> str:
-        """The label of the algorithm of a sweep with only one, made from the slots with an unusual component."""
-        return method_label(ALGORITHM, [self.results.value(self.trials[0], key) for key in ALGORITHM])
+    def position_label(self, position: Point) -> str:
+        """The tick label of a position: its values, one below the other."""
+        if self.axis == self.hue:
+            return self.hue_label(position).replace(", ", "\n")
+        return "\n".join(value_label(key, value) or "–" for key, value in zip(self.axis, position, strict=True))
+
+    def heading(self, panel: Point = (), position: Point = (), hue: Point = ()) -> str:
+        """A place in words, such as "IFCA, minority ratio 0.1": what does not vary is left out."""
+        words = self.position_label(position).replace("\n", ", ") if position else ""
+        if position and not all(key.endswith(".name") for key in self.axis):
+            words = setting_label(self.axis, position)
+        method = self.hue_label(hue) if hue and len(self.hues) > 1 else ""
+        return ", ".join(filter(None, (method, words, self.panel_label(panel))))
 
     @property
     def axis_label(self) -> str:
         """The label of the horizontal axis, with units."""
-        labels = " / ".join(key_labels(self.axis))
         units = dict.fromkeys(unit for key in self.axis if (unit := self._unit(key)))
-        return f"{labels} ({', '.join(units)})" if units else labels
-
-    def position_label(self, position: Point) -> str:
-        """The tick label of a position: its values, one below the other."""
-        if self.joined and self.axis == (self.hue,):
-            return self.hue_label(position[0]).replace(", ", "\n")
-        return "\n".join(value_label(key, value) or "–" for key, value in zip(self.axis, position, strict=True))
-
-    @property
-    def datasets(self) -> str:
-        """The labels of the sweep's data sets."""
-        names = sorted({text(self.results.value(trial, "data.name")) for trial in self.trials} - {""})
-        return ", ".join(component_label("data.name", name) for name in names) or "unknown data"
+        return " / ".join(key_labels(self.axis)) + (f" ({', '.join(units)})" if units else "")
 
     def _unit(self, key: str) -> str:
         if key not in ("data.split.minority", "data.split.majority"):
@@ -135,103 +153,101 @@ class Arrangement:
         transform = self.results.value(self.trials[0], "data.split.transform")
         return {"rotation": "degrees", "brightness": "factor"}.get(text(transform), "")
 
+    @property
+    def datasets(self) -> str:
+        """The labels of the sweep's data sets."""
+        names = sorted({text(self.results.value(trial, "data.name")) for trial in self.trials} - {""})
+        return ", ".join(component_label("data.name", name) for name in names) or "unknown data"
+
 
 def arrange(results: Results) -> Arrangement | None:
     """The layout for the figures of a sweep; None if no trial has finished."""
     trials = tuple(trial for trial in results.trials if trial["status"] == "finished")
-    if not trials:
-        return None
-    varied = [key for key in results.keys if len(points(trials, (key,))) > 1]
-    few = [key for key in ALGORITHM if key in varied and len(points(trials, (key,))) <= MOST_COLORS]
-    color_keys = _fitting(trials, (few[0], *_own(trials, few[0], varied))) if few else ()
-    color = _color(Arrangement(results, trials, None, (), ()), color_keys)
-    hue, trials = color.hue, color.trials
-    rest = [key for key in varied if key not in color_keys and not _decides(trials, (hue,) if hue else (), key)]
-    axis = _axis(trials, rest)
-    if hue and not axis:
-        return replace(color, axis=(hue,))
-    seen = ((hue,) if hue else ()) + axis
-    return replace(color, axis=axis, facets=tuple(key for key in rest if not _decides(trials, seen, key)))
+    varied = _varied(results.keys, trials)
+    few = [key for key in ALGORITHM if key in varied and len(points(trials, (key,))) <= MOST_COLORS][:1]
+    hue = _fitting(trials, [key for slot in few for key in (slot, *_partial(trials, slot, varied))])
+    rest = [key for key in varied if key not in hue and not _decide(trials, hue, key)]
+    axis = _axis(trials, rest) or hue
+    return Arrangement(results, trials, hue, axis, _facets(trials, (*hue, *axis), rest)) if trials else None
 
 
-def by_method(arr: Arrangement, trials: tuple[Row, ...] | None = None, besides: tuple[str, ...] = ()) -> Arrangement:
+def by_method(arr: Arrangement, besides: Collection[str] = ()) -> Arrangement:
     """The layout in which each variant of an algorithm has a color, as far as colors suffice; other keys have panels.
 
     Args:
         arr: the usual layout.
-        trials: the trials to show; default: all.
         besides: keys that the figure shows in another way.
     """
-    trials = arr.trials if trials is None else trials
-    varied = [key for key in arr.results.keys if key not in besides and len(points(trials, (key,))) > 1]
+    varied = [key for key in _varied(arr.results.keys, arr.trials) if key not in besides]
     slots = [key for key in ALGORITHM if key in varied]
-    if any(key in slots for key in PAIR) and not any(key in besides for key in PAIR):
-        trials = tuple(trial | {key: arr.results.value(trial, key) for key in PAIR} for trial in trials)
-        slots += [key for key in PAIR if key not in slots]
-    algorithm_keys = [key for slot in slots for key in (slot, *_own(trials, slot, varied))]
-    algorithm_keys += [
-        key
-        for key in varied
-        if key not in algorithm_keys and key.split(".")[0] in {slot.split(".")[0] for slot in ALGORITHM}
-    ]
-    joined = _fitting(trials, tuple(algorithm_keys))
-    if not set(PAIR) <= set(joined):
-        joined = tuple(key for key in joined if key in varied)
-    color = _color(Arrangement(arr.results, trials, None, (), ()), joined)
-    seen: tuple[str, ...] = (color.hue,) if color.hue else ()
-    for key in varied:
-        if key not in color.joined and not _decides(color.trials, seen, key):
-            seen = (*seen, key)
-    return replace(color, facets=tuple(key for key in seen if key != color.hue))
+    paired = PAIR if any(key in slots for key in PAIR) and not any(key in besides for key in PAIR) else ()
+    trials = tuple(trial | {key: arr.results.value(trial, key) for key in paired} for trial in arr.trials)
+    slots += [key for key in paired if key not in slots]
+    sections = {slot.split(".")[0] for slot in ALGORITHM}
+    keys = [key for slot in slots for key in (slot, *_partial(trials, slot, varied))]
+    keys += [key for key in varied if key not in keys and key.split(".")[0] in sections]
+    hue = _fitting(trials, keys, keep=paired)
+    if not set(PAIR) <= set(hue):  # only together do they have the literature's name
+        hue = tuple(key for key in hue if key in varied)
+    return Arrangement(arr.results, trials, hue, (), _facets(trials, hue, varied))
 
 
-def _fitting(trials: tuple[Row, ...], keys: tuple[str, ...]) -> tuple[str, ...]:
+def points(trials: Collection[Row], keys: Keys) -> list[Point]:
+    """The distinct values of ``keys`` over the trials, sorted."""
+    seen = {tuple(text(trial.get(key)) for key in keys): tuple(trial.get(key) for key in keys) for trial in trials}
+    return sorted(seen.values(), key=lambda point: tuple(map(sort_key, point)))
+
+
+def is_nothing(value: Value) -> bool:
+    """Whether a value is missing or 0, apart from rounding errors. A panel of such values alone is left out."""
+    return value is None or abs(float(value)) < 1e-12
+
+
+def _varied(keys: Keys, trials: tuple[Row, ...]) -> list[str]:
+    return [key for key in keys if len(points(trials, (key,))) > 1]
+
+
+def _decide(trials: tuple[Row, ...], keys: Keys, other: str) -> bool:
+    """Whether the values of ``keys`` determine the value of ``other``."""
+    return len(points(trials, keys)) == len(points(trials, (*keys, other)))
+
+
+def _fitting(trials: tuple[Row, ...], keys: list[str], keep: Keys = ()) -> Keys:
     """The keys from the left, as many as colors suffice for, without those that the others determine."""
-    kept: tuple[str, ...] = ()
+    kept: Keys = ()
     for key in keys:
-        new = key in PAIR or not _decides(trials, kept, key)
+        new = key in keep or not _decide(trials, kept, key)
         if new and len(points(trials, (*kept, key))) <= MOST_COLORS:
             kept = (*kept, key)
     return kept
 
 
-def _own(trials: tuple[Row, ...], slot: str, varied: list[str]) -> list[str]:
+def _facets(trials: tuple[Row, ...], shown: Keys, keys: list[str]) -> Keys:
+    """The keys that what is shown does not determine, each new beside those before it."""
+    facets: Keys = ()
+    for key in keys:
+        if key not in shown and not _decide(trials, (*shown, *facets), key):
+            facets = (*facets, key)
+    return facets
+
+
+def _partial(trials: tuple[Row, ...], slot: str, varied: list[str]) -> list[str]:
     """The fields of a swept slot that some of its components lack; they cannot have an axis of their own."""
     fields = [key for key in varied if key != slot and key.startswith(slot.removesuffix("name"))]
     return [key for key in fields if any(trial.get(key) is None for trial in trials)]
 
 
-def _color(arr: Arrangement, keys: tuple[str, ...]) -> Arrangement:
-    """The arrangement with these keys shown by color; several keys are joined into one."""
-    if len(keys) < 2:
-        return replace(arr, hue=keys[0] if keys else None)
-    trials = tuple(trial | {METHOD: [trial.get(key) for key in keys]} for trial in arr.trials)
-    return replace(arr, trials=trials, hue=METHOD, joined=keys)
+def _axis(trials: tuple[Row, ...], keys: list[str]) -> Keys:
+    """The key for the axis, with the keys that always change together with it: ratios, then numbers, then components."""
 
+    def rank(key: str) -> int:
+        if key in AXES:
+            return AXES.index(key)
+        numbers = all(isinstance(trial.get(key), int | float) for trial in trials)
+        return 10 if numbers else 20 if key in SLOT_NAMES and key != "data.name" else 30
 
-def points(trials: Iterable[Row], keys: tuple[str, ...]) -> list[Point]:
-    """The distinct values of ``keys`` over the trials, sorted."""
-    found = {tuple(text(trial.get(key)) for key in keys): tuple(trial.get(key) for key in keys) for trial in trials}
-    return sorted(found.values(), key=lambda point: tuple(sort_key(value) for value in point))
-
-
-def _axis(trials: tuple[Row, ...], keys: list[str]) -> tuple[str, ...]:
-    """The key for the axis, with the keys that always change together with it."""
     if not keys:
         return ()
-    first = min(keys, key=lambda key: (_rank(trials, key), keys.index(key)))
-    same = [key for key in keys if _decides(trials, (first,), key) and _decides(trials, (key,), first)]
+    first = min(keys, key=lambda key: (rank(key), keys.index(key)))
+    same = [key for key in keys if _decide(trials, (first,), key) and _decide(trials, (key,), first)]
     return tuple(sorted(same, key=lambda key: (AXES.index(key) if key in AXES else len(AXES), key)))
-
-
-def _rank(trials: tuple[Row, ...], key: str) -> int:
-    if key in AXES:
-        return AXES.index(key)
-    if all(isinstance(trial.get(key), int | float) for trial in trials):
-        return 10
-    return 20 if key in SLOT_NAMES and key != "data.name" else 30
-
-
-def _decides(trials: tuple[Row, ...], keys: tuple[str, ...], other: str) -> bool:
-    """Whether the values of ``keys`` determine the value of ``other``."""
-    return len(points(trials, keys)) == len(points(trials, (*keys, other)))

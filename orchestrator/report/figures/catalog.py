@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 Drawing = Callable[[Arrangement], "Figure | None"]
 CLIENTS = "clients_exposed_"  # begins the names of the figures with single clients; the rest is the clients' column
-PAPERS: dict[str, Drawing] = {
-    "motivation": motivation,
-    "weights": weights,
-    "curvature": curvature,
-    "classifier_roc": classifier_roc,
-}
 
 
 def catalog() -> dict[str, Drawing]:
@@ -44,7 +38,10 @@ def catalog() -> dict[str, Drawing]:
         "audit_example": audit_example,
         **{name: partial(over_rounds, title=name) for name in dict.fromkeys(m.over_rounds for m in declared) if name},
         **{name: partial(final, title=name) for name in dict.fromkeys(m.final for m in declared) if name},
-        **PAPERS,
+        "motivation": motivation,
+        "weights": weights,
+        "curvature": curvature,
+        "classifier_roc": classifier_roc,
     }
 
 

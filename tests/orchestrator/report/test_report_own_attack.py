@@ -14,8 +14,8 @@ import pytest
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from datasets import outside
 from orchestrator.report.figures.arrangement import Arrangement
-from orchestrator.report.figures.trade_off import risks
 from orchestrator.report.frame import main_metrics
+from orchestrator.report.risks import risks
 from orchestrator.report.story import story
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
@@ -84,7 +84,7 @@ def test_it_has_a_headline_with_the_words_that_it_declares(own: Arrangement) -> 
 
 
 def test_it_is_drawn_like_ours(own: Arrangement) -> None:
-    assert risks(own) == [("own_auc",)]
+    assert risks(own.results) == [("own_auc",)]
     assert "own attack, AUC" in figure("trade_off", own).axes[0].get_ylabel()
     (bars, *_) = figure("clients_exposed_own_auc", own).axes[0].containers
     assert np.asarray(bars[0].get_ydata()) == pytest.approx([0.8, 0.7, 0.6, 0.5])

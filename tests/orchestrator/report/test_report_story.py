@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+import datasets
+from orchestrator.config.run import resolve
 from orchestrator.report.data import Results, read_results, results, rows
 from orchestrator.report.frame import HEADLINE, contrasts
 from orchestrator.report.statistics import estimate
 from orchestrator.report.story import SIDES, command, story
 from orchestrator.results.paths import Folder
-from orchestrator.results.sweeps import write_sweep
+from orchestrator.results.sweeps import write_sweep as write_manifest
+from orchestrator.trial.random_streams import stream
+from tests.support.inline import inline_trial
+from tests.support.planted import finished
+from tests.support.slot_components import described
 from tests.support.synthetic_membership import write_alone, write_grouped
+from tests.support.synthetic_results import write_sweep
 
 NOISE = (0.00, 0.02, -0.02, 0.01, -0.01)  # of five partitions; the same for both methods, so that it cancels in pairs
 
@@ -168,7 +176,7 @@ def test_a_tuned_sweep_says_how_it_was_chosen(tmp_path: Path) -> None:
     ],
 )
 def test_the_question_is_the_sweeps_own_or_made_of_its_keys(tmp_path: Path, text: str, expected: str) -> None:
-    write_sweep(Folder(tmp_path), "s", text, [])
+    write_manifest(Folder(tmp_path), "s", text, [])
     made = planted(ifca=around(0.63), ifca_mir=around(0.6))
     assert story(results(tmp_path, list(made.trials), ("clustering.name", "seed"), {})).question == expected
 
@@ -202,3 +210,46 @@ def test_a_large_cost_in_accuracy_over_three_pairs_is_significant_beside_many_ot
     lines = [line for line in story(made).findings if " against " in line]
     assert all("accuracy lower by 0.180" in line and "(worse)" in line for line in lines[:3])
     assert all("SIA" in line and "not significant" in line for line in lines[3:])
+
+
+# Clients that the data name, such as hospitals, are told by name to whoever reads who is exposed
+
+WARDS = tuple(f"ward {place}" for place in "abcdefghij")
+
+
+@pytest.mark.parametrize(
+    ("worst", "clause"),
+    [
+        ((1, 1, 1), "ward b in 3 of 3 trials"),
+        ((1, 2, 1), "ward b in 2, ward c in 1 of 3 trials"),
+        ((1,), "ward b in 1 of 1 trials"),
+        ((), ""),
+    ],
+)
+def test_the_most_exposed_client_is_told_by_name(tmp_path: Path, worst: tuple[int, ...], clause: str) -> None:
+    folder = write_sweep(tmp_path / "s", {"clustering.name": ["ifca"], "seed": list(range(len(worst) or 3))})
+    results = read_results(folder)
+    table = [dict(one, risk_worst_client=0.8, risk_worst_client_null=0.6) for one in results.trials]
+    for trial, client in zip(table, worst, strict=False):
+        rows = [
+            {"round": at, "client": i, "name": WARDS[i], "risk": None if at == 2 else 0.5 + (i == client) * at}
+            for at in range(3)
+            for i in range(4)
+        ]
+        pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
+    (line,) = [line for line in story(replace(results, trials=tuple(table))).findings if "worst client" in line]
+    assert (f"; {clause}; by chance 0.600" in line) if clause else ("ward" not in line)
+
+
+def test_the_clients_of_a_run_have_the_names_of_the_data_or_no_such_column(tmp_path: Path) -> None:
+    run = resolve(described() | {"attacks": []})
+    data = datasets.build_federation(run.data, run.split, tmp_path, lambda name: stream(0, name))
+    written = []
+    for names in ((), WARDS[: data.clients]):
+        folder = tmp_path / str(len(names))
+        trial = finished(inline_trial(described() | {"attacks": []}, folder, replace(data, client_names=names)))
+        written.append(trial.rows("clients").to_pydict())
+    plain, told = written
+    assert list(told)[:4] == ["round", "client", "name", "group"]
+    assert told["name"] == [WARDS[client] for client in told["client"]]
+    assert plain == {key: values for key, values in told.items() if key != "name"}

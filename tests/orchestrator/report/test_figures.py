@@ -1,0 +1,332 @@
+"""The figures of a report: where trials are placed, what is drawn and written, and that all of it can be read."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from orchestrator.report.data import read_results, results, rows
+from orchestrator.report.figures.arrangement import Arrangement, by_method
+from orchestrator.report.figures.catalog import catalog, figures
+from orchestrator.report.figures.drawing import save
+from orchestrator.report.vocabulary import PALETTE, key_labels, method_label, palette, setting_label, value_label
+from tests.support.arranged import arranged, figure, read
+from tests.support.figure_texts import texts, unreadable
+from tests.support.synthetic_membership import write_alone, write_grouped
+from tests.support.synthetic_privacy import CLIENTS, FINP, METRIC, finp_tables, write_finp, write_metric
+from tests.support.synthetic_results import seal, write_sweep
+
+RATIO, TRANSFORM = "data.split.minority_ratio", "attacks.0.nonmember_transform"
+PAIR = ("objective.name", "aggregation.name")
+CLUSTERED = {"clustering.name": ["ifca", "ifca_mir"], RATIO: [0.1, 0.3], "seed": [0, 1, 2]}
+ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1, 2]}
+OF_GROUPS = "trade_off convergence accuracy accuracy_by_group membership_inference violations fairness motivation"
+OF_RISK = OF_GROUPS.replace("trade_off", "trade_off attack_roc clients_exposed_risk")
+OF_FINP = (
+    "trade_off clients_exposed_sia_accuracy convergence source_inference accuracy weights curvature classifier_roc"
+)
+OF_NOISE = "trade_off convergence noise accuracy client_inference classifier_roc"
+SWEEPS = {
+    "mnist": (lambda folder: write_sweep(folder, CLUSTERED), OF_GROUPS),
+    "grouped": (write_grouped, OF_RISK),
+    "alone": (write_alone, "trade_off attack_roc clients_exposed_risk accuracy membership_inference"),
+    "har": (lambda folder: write_finp(folder, FINP), OF_FINP),
+    "mri": (lambda folder: write_metric(folder, METRIC), OF_NOISE),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Figure]]:
+    """The figures of all made-up sweeps."""
+    folder = tmp_path_factory.mktemp("r")
+    return {name: dict(figures(read_results(write(folder / name)))) for name, (write, _) in SWEEPS.items()}
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(drawn: dict[str, Any], sweep: str) -> None:
+    assert list(drawn[sweep]) == SWEEPS[sweep][1].split()
+    for name, one in drawn[sweep].items():
+        assert unreadable(one) == ([], []), name
+        assert one.get_figwidth() <= 12.5, name
+        assert f"sweep {sweep}" in texts(one)
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("mnist accuracy_by_group", ["accuracy, majority clients (fraction)", "accuracy, minority model (fraction)"]),
+        ("mnist membership_inference", ["by chance (0.5)", "IFCA-MIR", "minority ratio (fraction of clients)"]),
+        ("mnist convergence", ["round", "minority ratio 0.1", "minority ratio 0.3", "bands: 95 % interval"]),
+        ("mnist motivation", ["published (Jung et al., Figure 1)", "majority model", "minority model", "0.5"]),
+        ("grouped trade_off", ["risk of the minority's clients", "accuracy, minority clients", "minority ratio 0.3"]),
+        ("grouped attack_roc", ["IFCA, minority ratio 0.1, majority model", "the attack behind the published risk"]),
+        ("har source_inference", ["FinP-PCA", "mean SIA accuracy (fraction)", "EOD", "CoV", "FI", "by chance"]),
+        (
+            "har clients_exposed_sia_accuracy",
+            ["by chance", "FinP (ALA)", "95 % binomial interval", "numbers of clients"],
+        ),
+        ("har weights", ["weight in the average (fraction)", "rho", "fraction of all examples", "FinP_client"]),
+        ("har curvature", ["trace of the Hessian", "largest eigenvalue of the Hessian", "rank correlation 0.9"]),
+        ("mri trade_off", ["aggregated accuracy (fraction), better →", "← better, CIA advantage", "by chance (0.2)"]),
+        ("mri noise", ["standard deviation of the noise", "distance of models", "metric privacy"]),
+        (
+            "mri client_inference",
+            ["CIA AUC (fraction)", "CIA difference (fraction)", "by chance (0.5)", "95 % interval"],
+        ),
+        ("mri classifier_roc", ["false positive rate (fraction)", "area under the curve", "FedMedian"]),
+        ("mri convergence", ["aggregation FedYogi", "metric privacy", "global-DP"]),
+    ],
+)
+def test_a_figure_says_what_it_shows(drawn: dict[str, Any], place: str, expected: list[str]) -> None:
+    sweep, name = place.split()
+    written = texts(drawn[sweep][name])
+    assert [words for words in expected if words not in written] == []
+
+
+def test_figures_are_pictures_and_the_same_bytes_every_time() -> None:
+    pictures = []
+    for _ in range(2):
+        save(
+            figure("violations", arranged([{"seed": i, "violations": 1.0 + i} for i in range(3)])), file := io.BytesIO()
+        )
+        pictures.append(file.getvalue())
+    pixels = imread(io.BytesIO(pictures[0]))
+    assert pictures[0] == pictures[1] and min(pixels.shape[:2]) > 300
+    assert len({tuple(pixel) for pixel in pixels.reshape(-1, pixels.shape[2])[::7].tolist()}) > 20
+
+
+def test_figures_without_data_are_not_drawn(tmp_path: Path) -> None:
+    judged = {"accuracy": 0.9, "test_accuracy": 0.9, "aggregated_accuracy": 0.9, "f1_macro": 0.8, "cia_auc": None}
+    arr = arranged([judged | {"clustering.name": name} for name in ("none", "ifca")])
+    assert [name for name, draw in catalog().items() if draw(arr)] == ["accuracy"]
+    assert (
+        list(figures(results(Path("made_up"), rows([{"id": "t", "status": "diverged", "accuracy": None}]), (), {})))
+        == []
+    )
+    weighed = pd.DataFrame({"round": 1, "client": range(4), "examples": 10, "weight": 0.25})
+    arr = read(write_sweep(tmp_path / "s", {"seed": [0]}, tables=lambda *_: {"clients": weighed}))
+    assert catalog()["weights"](arr) is None  # every run says how much each client weighed
+
+
+# The arrangement
+
+
+def places(arr: Arrangement) -> tuple[Any, ...]:
+    return arr.hue, arr.axis, arr.facets
+
+
+def grid(**keys: Any) -> list[dict[str, Any]]:
+    """A trial for each combination of the values of the keys, of which __ is a dot."""
+    table: list[dict[str, Any]] = [{}]
+    for key, values in keys.items():
+        table = [row | {key.replace("__", "."): value} for row in table for value in values]
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            grid(**{TRANSFORM: ["a", "b"], RATIO: [0.1, 0.2], "clustering__name": ["ifca", "ifca_mir"]}),
+            (("clustering.name",), (RATIO,), (TRANSFORM,)),
+        ),
+        ([{"data.split.minority": [0, k], "data.split.majority": [k, 2 * k]} for k in (20, 25)], "keys that change together"),
+        (grid(clustering__name=["ifca", "ifca_mir"]), (("clustering.name",), ("clustering.name",), ())),
+        (  # for nine strategies there are no colors
+            grid(aggregation__name=[f"a{i}" for i in range(9)], privacy__name=["none", "metric_privacy"]),
+            (("privacy.name",), ("aggregation.name",), ()),
+        ),
+        (  # a field that follows from the algorithm has no panel
+            [{"privacy.name": "none", "privacy.noise": None}, {"privacy.name": "metric_privacy", "privacy.noise": 1}],
+            (("privacy.name",), ("privacy.name",), ()),
+        ),
+        (  # and one that a component lacks is part of the color: it would stand alone in a panel without a name
+            [{"objective.name": n, "objective.beta": b, PAIR[1]: a} for n, b in (("plain", None), ("finp", 0.1), ("finp", 0.3))
+             for a in ("fedavg", "finp_ala")],
+            (("objective.name", "objective.beta"), ("aggregation.name",), ()),
+        ),
+    ],
+)  # fmt: skip
+def test_the_algorithm_is_the_color_and_the_ratio_or_a_number_the_axis(table: list[dict], expected: Any) -> None:
+    if isinstance(expected, str):
+        expected = ((), ("data.split.minority", "data.split.majority"), ())
+    arr = arranged(table)
+    assert places(arr) == expected
+    assert sum(len(cell.trials) for *_, cell in arr.cells()) == len(table)
+    assert [arr.position_label(at) for at in arr.positions] != [""]
+
+
+def test_methods_of_finp_have_the_papers_names_and_keep_their_colors() -> None:
+    arr = by_method(
+        arranged(grid(objective__name=["plain", "finp"], aggregation__name=["fedavg", "finp_pca", "finp_ala"]))
+    )
+    assert places(arr) == (PAIR, (), ())
+    names = ["FedAvg", "FinP_server (ALA)", "FinP_server (PCA)", "FinP_client", "FinP (ALA)", "FinP (PCA)"]
+    assert [arr.hue_label(hue) for hue in arr.hues] == names
+    few = by_method(arranged(grid(objective__name=["plain", "finp"], aggregation__name=["finp_pca"])))
+    colors, fewer = ({one.hue_label(hue): one.look(hue)["color"] for hue in one.hues} for one in (arr, few))
+    assert len(set(colors.values())) == 6 and fewer.items() <= colors.items()
+
+
+def test_methods_for_which_there_are_no_colors_are_panels_and_so_are_other_keys() -> None:
+    kinds = {"aggregation__name": [f"a{i}" for i in range(6)], "privacy__name": ["none", "x", "metric_privacy"]}
+    assert places(by_method(arranged(grid(**kinds)))) == (("privacy.name",), (), ("aggregation.name",))
+    strategies = by_method(arranged(grid(**kinds)), besides=("privacy.name",))
+    assert (len(strategies.hues), strategies.facets) == (6, ())
+    assert len(strategies.cell((), (), strategies.hues[0]).trials) == 3
+    arr = by_method(arranged(grid(objective__name=["plain", "finp"], data__split__alpha=[0.1, 0.5])))
+    assert [arr.panel_label(panel) for panel in arr.panels] == ["alpha 0.1", "alpha 0.5"]
+    arr = by_method(arranged(grid(training__epochs=[1, 5])))
+    assert [arr.hue_label(hue) for hue in arr.hues] == ["epochs 1", "epochs 5"]
+
+
+def test_an_algorithm_has_one_color_in_every_sweep() -> None:
+    alone, together = (
+        palette(["clustering.name"], [["ifca_mir"]]),
+        palette(["clustering.name"], [["none"], ["ifca_mir"], ["x"]]),
+    )
+    assert alone[0] == together[1] and len(set(together)) == 3
+    assert len(set(PALETTE)) == len(PALETTE)
+    arr = arranged([{"clustering.name": "ifca_mir"}])
+    assert (arr.hue_label(()), arr.look(())["color"]) == ("IFCA-MIR", alone[0])
+
+
+def test_methods_and_settings_in_words() -> None:
+    keys = ("clustering.name", "privacy.name", "objective.name", "aggregation.name")
+    assert (
+        method_label(keys, ["ifca_mir", "metric_privacy", "finp", "fedyogi"])
+        == "IFCA-MIR + FinP + FedYogi + metric privacy"
+    )
+    assert method_label(keys, ["none", "none", "plain", "fedavg"]) == "FedAvg"
+    assert method_label(("objective.name", "objective.beta"), ["plain", None]) == "plain"
+    assert method_label(("privacy.name", "privacy.clip"), ["none", None]) == "vanilla"
+    values = ("none", 0.30000000000000004, None, [0, 25])
+    keys = ("privacy.name", RATIO, "attacks.0.every", "data.split.minority")
+    assert setting_label(keys, values) == "vanilla, minority ratio 0.3, minority range 0–25"
+    assert key_labels(("a.beta", "b.beta", "c.rho")) == ("a.beta", "b.beta", "rho")
+    assert value_label("clustering.name", "none") == "no clustering"
+    assert [value_label("aggregation.name", name) for name in ("finp_pca", "fedopt")] == ["FinP-PCA", "FedOpt"]
+
+
+# Final metrics, and metrics over the rounds
+
+
+@pytest.mark.parametrize(("values", "bars", "note"), [((0.5,), 0, "points: one seed"), ((0.25, 0.75), 0, "single seeds"), (
+    (0.1, 0.5, 0.99), 1, "95 % interval"), ((0.3, 0.4, None, None), 0, "single seeds")])  # fmt: skip
+def test_three_values_are_a_mean_with_its_interval_and_fewer_are_points(values: Any, bars: int, note: str) -> None:
+    one = figure(
+        "membership_inference", arranged([{"seed": i, "mia_accuracy_majority": v} for i, v in enumerate(values)])
+    )
+    (ax,) = one.axes
+    assert (len(ax.containers), note in texts(one)) == (bars, True)
+    assert ax.get_ylim() == pytest.approx((-0.02, 1.02)) or bars == 0, "the axis of a rate ends with the rate"
+    (points,) = [line for line in ax.lines if line.get_marker() == "o"]
+    shown = [value for value in values if value is not None]
+    assert np.asarray(points.get_ydata()) == pytest.approx([np.mean(shown)] if bars else shown)
+
+
+def test_a_panel_that_is_always_nought_is_left_out_and_panels_of_one_kind_share_their_scale() -> None:
+    nothing = {"violations": 0.0, "violations_majority": 0.0, "violations_minority": 0.0}
+    assert catalog()["violations"](arranged([nothing])) is None
+    one = figure(
+        "violations", arranged([nothing, nothing | {"seed": 1, "violations": 1.0, "violations_minority": 1.0}])
+    )
+    assert [ax.get_title() for ax in one.axes] == ["violations (clients)", "violations, minority (clients)"]
+    table = [
+        {TRANSFORM: t, "accuracy": a, "seed": s} for t, a in (("cluster", 0.2), ("unrotated", 0.9)) for s in (0, 1)
+    ]
+    assert len({ax.get_ylim() for ax in figure("accuracy", arranged(table)).axes}) == 1
+
+
+def test_strategies_are_positions_and_kinds_of_privacy_colors(tmp_path: Path) -> None:
+    arr = read(write_metric(tmp_path / "s", METRIC | {"aggregation.name": ["fedavg", "fedyogi"]}))
+    top = figure("accuracy", arr).axes[1]
+    by_color = {bar[0].get_color(): np.asarray(bar[0].get_ydata()) for bar in top.containers}
+    assert set(by_color) == {arr.look((kind,))["color"] for kind in ("none", "global_dp", "metric_privacy")}
+    cell = arr.cell((), ("fedyogi",), ("metric_privacy",))
+    assert by_color[arr.look(("metric_privacy",))["color"]][1] == pytest.approx(
+        cell.estimate("aggregated_accuracy").mean
+    )
+
+
+def test_violations_stand_beside_their_value_by_chance(tmp_path: Path) -> None:
+    arr = read(write_grouped(tmp_path / "s"))
+    everyone, *_ = figure("violations", arr).axes
+    heights = [line.get_segments()[0][0, 1] for line in everyone.collections if len(line.get_segments()) == 1]
+    for *_, cell in arr.cells():
+        assert min(abs(np.array(heights) - cell.estimate("violations_null").mean)) < 1e-9
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_rounds_are_means_with_bands_or_a_line_for_each_seed_beside_chance(tmp_path: Path, seeds: int) -> None:
+    arr = read(write_finp(tmp_path / "s", ONE | {"seed": list(range(seeds))}))
+    mean, *_, eod = figure("source_inference", arr).axes
+    values = np.array([[row["sia_mean"] for row in rounds] for rounds in arr.results.rounds.values()])
+    *curves, chance = mean.lines
+    expected = values if seeds == 2 else [values.mean(axis=0)]
+    assert [list(map(float, line.get_ydata())) for line in curves] == [pytest.approx(row) for row in expected]
+    assert len(mean.collections) == (seeds == 3)  # the band of the interval
+    assert np.unique(np.asarray(chance.get_ydata())) == pytest.approx([1 / CLIENTS])
+    assert np.asarray(eod.lines[-1].get_ydata()) == pytest.approx(0.115)
+
+
+# The papers' own
+
+
+def test_published_points_are_hollow_and_only_over_their_data(drawn: dict[str, Any]) -> None:
+    hollow = [line for line in drawn["mnist"]["motivation"].axes[0].lines if line.get_markerfacecolor() == "none"]
+    points = sorted(tuple(place) for line in hollow for place in np.asarray(line.get_xydata()).tolist())
+    assert points == [(0.1, 0.515), (0.1, 0.81), (0.3, 0.63), (0.5, 0.52), (0.5, 0.52)]
+    digits: dict[str, Any] = {"data.name": "digits", "clustering.name": "ifca", "mia_accuracy_minority": 0.7}
+    assert "published" not in texts(figure("motivation", arranged([{RATIO: ratio, **digits} for ratio in (0.1, 0.3)])))
+
+
+@pytest.mark.parametrize("partitions", [False, True])
+def test_weights_are_means_over_rounds_and_seeds_by_the_rank_of_clients_in_size(
+    tmp_path: Path, partitions: bool
+) -> None:
+    def tables(trial: Any, final: Any, rng: Any) -> dict[str, pd.DataFrame]:
+        made = finp_tables(trial, final, rng)
+        if partitions:  # each seed deals other examples to the same number
+            made["clients"]["examples"] += int(trial["seed"]) * 50 * (10 - made["clients"]["client"])
+        return made
+
+    folder = write_finp(tmp_path / "s", ONE, tables=tables)
+    by_client = [pd.read_parquet(path).groupby("client") for path in sorted(folder.glob("trials/*/clients.parquet"))]
+    orders = [table["examples"].first().sort_values().index for table in by_client]
+    assert (len({tuple(order) for order in orders}) > 1) == partitions
+    for ax, column in zip(figure("weights", read(folder)).axes, ("weight", "rho"), strict=True):
+        ranked = [table[column].mean()[order].to_numpy() for table, order in zip(by_client, orders, strict=True)]
+        assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx(np.mean(ranked, axis=0))
+        assert -0.02 < ax.get_ylim()[0] < 0
+
+
+def test_curvatures_that_are_not_positive_are_counted_and_not_drawn(tmp_path: Path) -> None:
+    def tables(trial: Any, final: Any, rng: Any) -> dict[str, pd.DataFrame]:
+        made = finp_tables(trial, final, rng)
+        made["clients"].loc[:2, "lambda_max"] = [-1.0, 0.0, np.nan]
+        return made
+
+    one = figure("curvature", read(write_finp(tmp_path / "s", ONE, tables=tables)))
+    (ax,) = one.axes
+    assert "6 of 597 points" in texts(one) and len(np.asarray(ax.collections[0].get_offsets())) == 591
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_the_area_is_written_beside_each_mean_curve(tmp_path: Path) -> None:
+    folder = write_metric(tmp_path / "s", {"aggregation.name": ["fedavg"], "privacy.name": ["none"], "seed": [0, 1]})
+    for path, middle in zip(sorted(folder.glob("trials/*/roc.parquet")), (0.5, 0.0), strict=True):
+        curve = {"false_positive_rate": [0.0, middle, 1.0], "true_positive_rate": [0.0, 1.0, 1.0]}
+        pd.DataFrame(curve).to_parquet(path)
+        seal(path.parent)
+    (ax,) = figure("classifier_roc", read(folder)).axes
+    assert "0.875" in [text.get_text() for text in ax.texts]  # of 0.75 and 1
+    x, y = (np.asarray(values) for values in ax.lines[1].get_data())
+    assert (y[-1], np.interp(0.25, x, y)) == (1, pytest.approx(0.75, abs=0.01))  # of 0.5 and 1

@@ -1,0 +1,412 @@
+"""The figures of attacks, from numbers known beforehand: risk against accuracy, ROC curves, exposure by client, audits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+
+from algorithms.auditing import attacks
+from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
+from orchestrator.report.data import results, rows
+from orchestrator.report.figures.arrangement import Arrangement, arrange
+from orchestrator.report.figures.attacks import RED, audit, audit_example, step
+from orchestrator.report.figures.catalog import catalog
+from orchestrator.report.risks import risks
+from orchestrator.report.statistics import estimate
+from orchestrator.report.vocabulary import GROUP_COLORS
+from tests.support.arranged import arranged, figure, read
+from tests.support.figure_texts import texts, unreadable
+from tests.support.synthetic_membership import write_alone, write_grouped
+from tests.support.synthetic_privacy import CLIENTS, FINP, finp_tables, write_finp
+from tests.support.synthetic_results import write_sweep
+
+
+def dashed(ax: Axes, style: str = "--") -> list[float]:
+    return [float(np.asarray(line.get_ydata())[0]) for line in ax.lines if line.get_linestyle() == style]
+
+
+def pairs(lines: Any) -> list[tuple[float, float]]:
+    return sorted((float(x), float(y)) for line in lines for x, y in np.asarray(line.get_xydata()))
+
+
+# Risk against accuracy
+
+
+def means(ax: Axes) -> list[tuple[float, float]]:
+    return pairs(bars[0] for bars in ax.containers)
+
+
+def single(ax: Axes, pale: bool = False) -> list[tuple[float, float]]:
+    """The points of single seeds: pale ones beside a mean, or those without any."""
+    return pairs(line for line in ax.lines if line.get_alpha() == (0.3 if pale else 0.9))
+
+
+def test_risk_over_accuracy_has_a_mean_for_each_setting_and_pale_seeds(grouped: Arrangement) -> None:
+    minority, majority, worst = figure("trade_off", grouped).axes
+    for ax, risk, accuracy in (
+        (minority, "risk_minority", "accuracy_minority"),
+        (majority, "risk_majority", "accuracy_majority"),
+        (worst, "risk_worst_client", "accuracy"),
+    ):
+        expected = [(cell.estimate(accuracy).mean, cell.estimate(risk).mean) for *_, cell in grouped.cells()]
+        assert means(ax) == [pytest.approx(mean) for mean in sorted(expected)]
+        assert len(single(ax, pale=True)) == 20
+    assert dashed(minority) == [0.5]
+    assert dashed(worst) == [pytest.approx(np.mean([trial["risk_worst_client_null"] for trial in grouped.trials]))]
+
+
+def test_marks_at_the_same_place_are_all_seen_and_a_mean_has_its_intervals() -> None:
+    """The later of two marks is smaller and lies above; the intervals are those of the tables."""
+    known = [(0.8, 0.6), (0.82, 0.64), (0.87, 0.62)]
+    table = [
+        {"clustering.name": name, "seed": seed, "accuracy": x, "mia_accuracy_global": y}
+        for name in ("ifca", "ifca_mir", "random_migration")
+        for seed, (x, y) in enumerate(known)
+    ]
+    (ax,) = figure("trade_off", arranged(table)).axes
+    marks = [bars[0] for bars in ax.containers]
+    assert len(set(means(ax))) == 1 and len(marks) == 3
+    sizes, orders = [one.get_markersize() for one in marks], [one.get_zorder() for one in marks]
+    assert sizes == sorted(set(sizes), reverse=True) and orders == sorted(set(orders))
+    spans = [one.get_segments()[0] for one in ax.collections if isinstance(one, LineCollection)]
+    ends = sorted({round(float(value), 6) for span in spans for value in np.ptp(span, axis=0) if value > 0})
+    assert ends == sorted(round(2 * estimate(list(values)).half, 6) for values in zip(*known, strict=True))
+
+
+def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
+    table = [{"seed": seed, "accuracy": 0.8 + seed / 10, "mia_accuracy_global": 0.6} for seed in (0, 1)]
+    (ax,) = figure("trade_off", arranged(table)).axes
+    assert single(ax) == [pytest.approx((0.8, 0.6)), pytest.approx((0.9, 0.6))]
+    assert means(ax) == single(ax, pale=True) == []
+
+
+@pytest.mark.parametrize(
+    ("measured", "shown"),
+    [
+        (
+            {"risk_minority": 0.6, "risk_majority": 0.5, "accuracy_minority": 0.8, "accuracy_majority": 0.9},
+            [("risk_minority", "risk_majority")],
+        ),
+        (
+            {"mia_accuracy_worst": 0.6, "mia_auc_worst": 0.6, "mia_accuracy_global": 0.6, "risk_worst_client": 0.7},
+            [("mia_accuracy_worst", "mia_auc_worst")],
+        ),
+        ({"mia_accuracy_global": 0.6, "whitebox_accuracy": 0.7}, [("mia_accuracy_global",), ("whitebox_accuracy",)]),
+        # What is calibrated stands for what is not, and nothing twice.
+        ({"mia_accuracy_global": 0.6, "calibrated_auc": 0.7, "fedmia_auc": 0.7}, [("calibrated_auc", "fedmia_auc")]),
+        # Decided the other way round.
+        (
+            {"sia_mean": 0.3, "eod": 0.4, "cia_auc": 0.02, "cia_advantage": 0.96},
+            [("sia_mean", "eod"), ("cia_advantage",)],
+        ),
+        ({"whitebox_eod": 0.3}, [("whitebox_eod",)]),  # declared as membership inference, less is better, not listed
+        ({"violations": 3.0, "sia_fi": 0.9}, []),  # no fraction, and more is better
+        ({"sia_mean": 0.0}, []),  # always 0
+        ({"epsilon": 3.0}, []),  # a single setting states one
+    ],
+)
+def test_the_axis_of_risk_is_what_the_sweep_measured(measured: dict[str, float], shown: list[tuple[str, ...]]) -> None:
+    assert risks(arranged([{"accuracy": 0.9} | measured]).results) == shown
+
+
+def test_without_an_accuracy_or_an_attack_there_is_no_trade_off() -> None:
+    assert catalog()["trade_off"](arranged([{"mia_accuracy_worst": 0.6}])) is None
+    assert catalog()["trade_off"](arranged([{"accuracy": 0.6}])) is None
+
+
+def test_panels_of_one_risk_share_their_scale_and_pairs_of_components_their_names(tmp_path: Path) -> None:
+    one = figure(
+        "trade_off", read(write_finp(tmp_path / "s", FINP | {"data.split.alpha": [0.1, 1.0], "seed": [0, 1, 2]}))
+    )
+    assert len(one.axes) == 4  # two values of alpha, mean and EOD
+    assert len({ax.get_ylim() for ax in one.axes}) == 1
+    assert [len(means(ax)) for ax in one.axes] == [6] * 4
+    assert "FinP_server (ALA)" in texts(one)
+    assert unreadable(one) == ([], [])
+
+
+def test_trials_with_different_attacks_have_a_panel_for_each_kind() -> None:
+    kinds = [("none", {"mia_accuracy_worst": 0.6}), ("ifca", {"sia_mean": 0.3, "sia_chance": 0.1})]
+    arr = arranged([{"clustering.name": name, "accuracy": 0.9, **risk} for name, risk in kinds])
+    membership, source = figure("trade_off", arr).axes
+    assert (single(membership), single(source)) == ([(0.9, 0.6)], [(0.9, 0.3)])
+    assert (dashed(membership), dashed(source)) == ([0.5], [0.1])
+
+
+def test_budgets_are_the_risk_where_nothing_attacked_and_a_setting_without_one_is_named() -> None:
+    levels = [("none", None, None), ("global_dp", 1.0, 8.0), ("global_dp", 2.0, 2.0)]
+    names = ("privacy.name", "privacy.noise_multiplier", "epsilon")
+    one = figure("trade_off", arranged([dict(zip(names, level, strict=True)) | {"accuracy": 0.9} for level in levels]))
+    assert [ax.get_yscale() for ax in one.axes] == ["log"]
+    assert single(one.axes[0]) == [(0.9, 2.0), (0.9, 8.0)]
+    assert "without such a value: vanilla" in texts(one)
+
+
+# ROC curves
+
+
+def roc(folder: Path, *tables: pd.DataFrame, **given: Any) -> list[Axes]:
+    """The panels of a sweep whose trials have these scores."""
+    left = iter(tables)
+    sweep = {"seed": list(range(len(tables))), "privacy.name": ["none"]}
+    return figure(
+        "attack_roc", read(write_alone(folder, sweep, tables=lambda *_: {"scores": next(left)}, **given))
+    ).axes
+
+
+def scores(members: list[float], others: list[float], **given: Any) -> pd.DataFrame:
+    flags = [True] * len(members) + [False] * len(others)
+    table = {"attack": "gap", "round": 3, "target": "global", "client": 0, "member": flags, "score": members + others}
+    return pd.DataFrame(table | given)
+
+
+def curves(ax: Axes) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(np.asarray(a), np.asarray(b)) for a, b in (line.get_data() for line in ax.lines) if len(a) > 2]
+
+
+def test_the_attacks_curve_is_that_of_its_scores_from_one_false_alarm_on(tmp_path: Path) -> None:
+    # With 0, 1, 2, 3, 4 false alarms among 4 non-members: 2, 3, 4, 4, 4 of 4 members.
+    (ax,) = roc(tmp_path / "s", scores([4.0, 3.0, 2.0, 0.5], [2.5, 1.0, 0.2, 0.1]))
+    ((false, true),) = curves(ax)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert (false.min(), true[0]) == (pytest.approx(0.25), pytest.approx(0.75))  # four non-members
+    assert np.unique(true[false < 0.49]).tolist() == [0.75] and np.unique(true[false > 0.5]).tolist() == [1.0]
+    assert "0.812" in [text.get_text() for text in ax.texts]  # 13 of 16 pairs
+
+
+def test_only_the_last_round_of_each_attack_counts_and_clients_that_left_do_not(tmp_path: Path) -> None:
+    found, missed = scores([2.0, 2.0], [1.0, 1.0]), scores([1.0, 1.0], [2.0, 2.0])
+    table = pd.concat([missed.assign(round=1, left=False), found.assign(left=False), missed.assign(left=True)[:2]])
+    (ax,) = roc(tmp_path / "s", table)
+    assert [text.get_text() for text in ax.texts] == ["1.000"]
+    table = pd.concat([found, found.assign(attack="maximum", round=9), found.assign(round=2, target="of_old")])
+    (ax,) = roc(tmp_path / "t", table)
+    assert len(curves(ax)) == 2
+
+
+def test_curves_of_seeds_are_averaged_where_all_of_them_can_be_drawn(tmp_path: Path) -> None:
+    (ax,) = roc(tmp_path / "s", scores([2.0, 2.0], [1.0] * 10), scores([1.0, 1.0], [2.0] * 5))
+    ((false, true),) = curves(ax)
+    assert (false.min(), true[0], true[-1]) == (pytest.approx(1 / 5), pytest.approx(0.5), 1)
+
+
+def test_an_attack_on_replicas_has_a_panel_for_them_and_a_curve_beside_the_other_attacks(tmp_path: Path) -> None:
+    halves = {"attack": "calibrated_mia"}
+    found, missed = scores([2.0, 2.0], [1.0] * 10, **halves), scores([1.0, 1.0], [2.0] * 10, **halves)
+    of_run = scores([2.0, 0.5], [1.0] * 10, **halves).assign(target="run")
+    replicas = [one.assign(target=f"replica {k}") for k, one in enumerate((found, missed))]
+    own, pooled = roc(tmp_path / "s", pd.concat([scores([2.0, 2.0], [1.0] * 10), of_run, *replicas]))
+    assert len(curves(own)) == 2 and "replicas" in pooled.get_title()
+    ((false, true),) = curves(pooled)
+    assert (false.min(), true[0], true[-1]) == (pytest.approx(0.1), pytest.approx(0.5), 1)  # of one all, of one nobody
+
+
+@pytest.mark.parametrize(("clusters", "several"), [(1, False), (2, True)])
+def test_the_run_is_a_model_if_it_has_one_only(tmp_path: Path, clusters: int, several: bool) -> None:
+    of_run = scores([2.0, 0.5], [1.0] * 10, attack="calibrated_mia").assign(target="run")  # no other attack left scores
+    config = {"rounds": 10, "data": {"clients": 12}, "clustering": {"name": "ifca", "clusters": clusters}}
+    (ax,) = roc(tmp_path / "s", of_run, config=config)
+    assert ("all models" in ax.get_title()) == several
+
+
+def test_an_attack_that_cannot_be_judged_has_no_curve(tmp_path: Path) -> None:
+    for i, table in enumerate((scores([1.0], []), scores([float("nan")], [1.0]), scores([1.0], [0.0])[:0])):
+        with pytest.raises(AssertionError):
+            roc(tmp_path / str(i), table)
+
+
+def test_every_model_and_setting_has_a_panel_and_every_attack_a_color(grouped: Arrangement) -> None:
+    one = figure("attack_roc", grouped)
+    assert [len(curves(ax)) for ax in one.axes] == [4] * 8
+    assert len({line.get_color() for line in one.axes[0].lines if line.get_linestyle() == "-"}) == 4
+
+
+def test_a_step_is_never_interpolated() -> None:
+    false, true = np.array([0.0, 0.25, 0.5, 1.0]), np.array([0.1, 0.4, 0.6, 1.0])
+    assert step(false, true, np.array([0.0, 0.2, 0.25, 0.49, 0.5, 1.0])).tolist() == [0.1, 0.1, 0.4, 0.4, 0.6, 1.0]
+
+
+# Exposure by client
+
+
+def heights(bars: Any) -> np.ndarray:
+    return np.asarray(bars[0].get_ydata())
+
+
+def clients_of(folder: Path, number: int) -> list[pd.DataFrame]:
+    """The clients of a round, by trial."""
+    tables = [pd.read_parquet(path) for path in sorted(folder.glob("trials/*/clients.parquet"))]
+    return [table[table["round"] == number].set_index("client") for table in tables]
+
+
+def test_clients_are_colored_by_group_and_averaged_by_rank_in_it(grouped: Arrangement) -> None:
+    ax, *_ = figure("clients_exposed_risk", grouped).axes
+    cell = grouped.cell((), (0.1,), ("ifca",))
+    folder = grouped.results.folder / "trials"
+    tables = [pd.read_parquet(folder / trial["id"] / "clients.parquet") for trial in cell.trials]
+    for group, bars in zip(("majority", "minority"), ax.containers, strict=True):
+        ranked = [np.sort(one[(one["round"] == 12) & (one["group"] == group)]["risk"])[::-1] for one in tables]
+        assert heights(bars) == pytest.approx(np.mean(ranked, axis=0))
+        assert to_hex(bars[0].get_color()).upper() == GROUP_COLORS[group]
+    assert dashed(ax) == [0.5]
+    assert dashed(ax, ":") == [pytest.approx(cell.estimate("risk_worst_client_null").mean)]
+
+
+def test_one_group_has_the_methods_color_and_clients_that_are_dealt_anew_no_names(alone: Arrangement) -> None:
+    one = figure("clients_exposed_risk", alone)
+    for ax, hue in zip(one.axes, alone.hues, strict=True):
+        (bars,) = ax.containers
+        assert to_hex(bars[0].get_color()).upper() == alone.look(hue)["color"].upper()
+        assert ax.get_xticks().tolist() == []
+    assert "minority" not in texts(one)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 2), (2, 2, 2)])
+def test_a_group_that_is_smaller_or_not_attacked_in_one_seed_is_averaged_over_the_others(
+    tmp_path: Path, sizes: Any
+) -> None:
+    def tables(trial: Any, final: Any, rng: Any) -> dict[str, pd.DataFrame]:
+        size = sizes[trial["seed"]]
+        groups, risk = ["minority"] * size + ["majority"] * 3, [0.9, 0.8][:size] + [0.5] * 3
+        if min(sizes) == 2 and trial["seed"] == 0:
+            risk = [np.nan] * 2 + risk[2:]
+        return {"clients": pd.DataFrame({"round": 1, "client": range(len(risk)), "group": groups, "risk": risk})}
+
+    arr = read(write_grouped(tmp_path / "s", {"seed": [0, 1, 2]}, tables=tables))
+    majority, minority = figure("clients_exposed_risk", arr).axes[0].containers
+    assert (heights(majority), heights(minority)) == (pytest.approx([0.5] * 3), pytest.approx([0.9, 0.8]))
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_clients_stand_in_the_order_of_their_exposure_with_intervals(tmp_path: Path, anew: bool) -> None:
+    def tables(trial: Any, final: Any, rng: Any) -> dict[str, pd.DataFrame]:
+        made = finp_tables(trial, final, rng)
+        made["clients"]["examples"] += anew * int(trial["seed"]) * made["clients"]["client"]
+        return made
+
+    sweep: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1]}
+    folder = write_finp(tmp_path / "s", sweep, tables=tables)
+    (ax,) = figure("clients_exposed_sia_accuracy", read(folder)).axes
+    (bars,) = ax.containers
+    last = clients_of(folder, 19)
+    if anew:
+        ranked = [np.sort(table["sia_accuracy"])[::-1] for table in last]
+        assert heights(bars) == pytest.approx(np.mean(ranked, axis=0)) and list(ax.get_xticklabels()) == []
+        return
+    order = (last[0]["sia_accuracy"] + last[1]["sia_accuracy"]).sort_values(ascending=False).index
+    assert heights(bars) == pytest.approx(np.mean([table["sia_accuracy"][order] for table in last], axis=0))
+    assert [int(label.get_text()) for label in ax.get_xticklabels()] == order.tolist()
+    low = np.mean([table["sia_low"][order[0]] for table in last])
+    assert bars[2][0].get_segments()[0][0, 1] == pytest.approx(low)
+    assert np.asarray(ax.lines[0].get_ydata()) == pytest.approx(1 / CLIENTS)
+
+
+def test_clients_have_the_names_of_the_data(tmp_path: Path) -> None:
+    names = [f"{place} hospital of a long name" if place == "d" else f"ward {place}" for place in "abcdefghij"]
+
+    def tables(trial: Any, final: Any, rng: Any) -> dict[str, pd.DataFrame]:
+        made = finp_tables(trial, final, rng)
+        made["clients"]["name"] = [names[i] for i in made["clients"]["client"]]
+        return made
+
+    sweep: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1, 2]}
+    one = figure("clients_exposed_sia_accuracy", read(write_finp(tmp_path / "s", sweep, tables=tables)))
+    labels = {label.get_text() for label in one.axes[0].get_xticklabels()}
+    assert labels == {"d hospital of…" if name[0] == "d" else name for name in names}
+    assert unreadable(one) == ([], [])
+
+
+def test_client_inference_is_by_target_if_the_sweep_attacks_several(tmp_path: Path) -> None:
+    def metrics(trial: Any, rng: np.random.Generator) -> dict[str, float]:
+        auc = {0: 0.02, 1: 0.6, 2: 0.9}[trial["attacks.0.target"]]
+        return {"accuracy": 0.9, "cia_auc": auc, "cia_auc_low": auc - 0.05, "cia_auc_high": auc + 0.05}
+
+    config = {"rounds": 3, "data": {"clients": 3}, "attacks": [{"name": "cia"}]}
+    sweep = {"attacks.0.target": [0, 1, 2], "seed": [7]}
+    arr = read(write_sweep(tmp_path / "s", sweep, metrics=metrics, tables=lambda *_: {}, config=config))
+    (ax,) = figure("clients_exposed_cia_auc", arr).axes
+    (bars,) = ax.containers
+    assert heights(bars) == pytest.approx([0.02, 0.9, 0.6])  # decided the other way round, 0.98
+    assert bars[2][0].get_segments()[1][:, 1] == pytest.approx([0.85, 0.95])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "2", "1"]
+
+
+# Audits
+
+
+def claimed(epsilon: float | None, value: float, seed: int = 0, verdict: str = "not refuted") -> dict[str, Any]:
+    ends = {"epsilon_audit_low": 0.8 * value, "epsilon_audit_high": 1.2 * value, "epsilon_audit_certified": 0.3 * value}
+    audited = {"epsilon": epsilon, "epsilon_audit": value, "audit_verdict": verdict}
+    return {"privacy.name": "global_dp", "privacy.noise_multiplier": 1.0, "seed": seed, **audited, **ends}
+
+
+def marked(ax: Axes, color: str | None = None) -> set[tuple[float, float]]:
+    """The single marks of a panel, without the ends of bars, which are as small as bars are wide."""
+    lines = [line for line in ax.lines if len(line.get_xdata()) == 1 and color in (None, line.get_color())]
+    return {(round(x, 3), round(y, 3)) for x, y in pairs(line for line in lines if line.get_markersize() > 4)}
+
+
+def test_a_run_is_where_its_claim_and_its_audit_put_it() -> None:
+    """With the diagonal, the certified bound below it, a ring around what is refuted, and zero on the axis."""
+    one = audit(
+        arranged([claimed(4.4, 4.2), claimed(2.0, 30.0, 1, "refuted"), claimed(4.4, 0.0, 2), claimed(None, 5e3)])
+    )
+    assert one is not None and unreadable(one) == ([], [])
+    (ax,) = one.axes
+    assert (ax.get_xscale(), ax.get_yscale()) == ("symlog", "symlog")
+    assert marked(ax) == {
+        (4.4, 4.2),
+        (4.4, 1.26),
+        (2.0, 30.0),
+        (2.0, 9.0),
+        (4.4, 0.0),
+    }  # not the run that claims nothing
+    assert {y for _, y in marked(ax, RED)} == {30.0}
+    assert {"0", "1", "10", "20"} <= {label.get_text() for label in ax.get_yticklabels()}
+    stands = audit(arranged([claimed(4.4, 4.2, seed) for seed in range(3)]))
+    assert stands is not None and "refuted" not in texts(stands)
+
+
+@pytest.mark.parametrize("draw", [audit, audit_example])
+def test_without_a_claim_or_an_audit_there_is_no_figure(draw: Any) -> None:
+    assert draw(arranged([{"privacy.name": "none", "epsilon_audit": 5000.0, "accuracy": 0.9}])) is None
+    assert draw(arranged([{"privacy.name": "global_dp", "epsilon": 5.0, "accuracy": 0.9}])) is None
+    assert draw(arranged([{"training.name": "dp_sgd", "epsilon_example": 5.0, "epsilon_audit": 900.0}])) is None
+
+
+def attacked(folder: Path, table: list[tuple[str, int, float]], **more: Any) -> Axes:
+    """The panel of one trial of DP-SGD whose attack found ``table``: subject, round and epsilon of an example."""
+    trial = {"id": "a", "status": "finished", "seed": 0, "training.name": "dp_sgd", "epsilon_example": 8.0, **more}
+    (folder / "trials" / "a").mkdir(parents=True)
+    columns = {"metric": "epsilon_record", "low": 0.1, "high": 1.0}
+    frame = pd.DataFrame([{"attack": a, "round": r, "value": v, **columns} for a, r, v in table])
+    frame.to_parquet(folder / "trials" / "a" / "attacks.parquet")
+    arr = arrange(results(folder, rows([trial | {"epsilon_audit": 900.0}]), (), {}))
+    assert arr is not None and audit(arr) is None
+    one = audit_example(arr)
+    assert one is not None and unreadable(one) == ([], [])
+    return one.axes[0]
+
+
+def test_an_example_is_held_against_the_attack_on_the_final_model(tmp_path: Path) -> None:
+    """Not against canaries, which are clients; of several models, against the one that leaves most."""
+    table = [("risk", 5, 9.0), ("risk", 10, 0.7), ("risk", 10, 0.4), ("maximum", 10, 3.0)]
+    assert marked(attacked(tmp_path, table)) == {(8.0, 0.7)}
+
+
+@pytest.mark.parametrize("delta", [1e-7, 1e-5, 1e-3])
+def test_an_attack_is_held_against_a_claim_at_the_delta_of_the_claim(tmp_path: Path, delta: float) -> None:
+    """The stored epsilon of the AUC is at delta 1e-5; at another delta it is that of the same AUC."""
+    ax = attacked(tmp_path, [("risk", 10, attacks.of_auc(0.76).epsilon)], delta_example=delta)
+    expected = attacks.of_auc(0.76, delta=delta).epsilon
+    assert marked(ax) == {(8.0, round(expected, 3))}
+    ends = {float(y) for bar in ax.containers for y in bar.lines[2][0].get_segments()[0][:, 1]}
+    lower, upper = (epsilon_gdp(mu_gdp(end, 1e-5), delta) for end in (0.1, 1.0))
+    assert (min(ends), max(ends)) == (pytest.approx(lower), pytest.approx(max(upper, expected)))
