@@ -8,32 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
-from algorithms.aggregation import finp_pca
-from algorithms.aggregation.finp_pca import Config, apply, distances, reweigh, search, value_and_gradient
+from algorithms.aggregation.finp_pca import Config, distances, reweigh, search, value_and_gradient
 from algorithms.core import gram
-from algorithms.core.messages import ClientUpdates, reweight
+from tests.support.received import received
 
 OBJECTIVES = ["ssd", "eq4", "eq10"]
 every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 few = settings(max_examples=25, deadline=None)
-
-
-def received(updates: Any, weights: Any = None, scales: Any = None) -> ClientUpdates:
-    rows = np.asarray(updates, np.float32)
-    shares = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float64)
-    factors = np.ones(len(rows)) if scales is None else np.asarray(scales, np.float64)
-    shares = shares / shares.sum()
-    buffers = np.arange(2 * len(rows), dtype=np.float32).reshape(len(rows), 2)
-    return ClientUpdates(
-        clients=np.arange(len(rows)),
-        weights=shares,
-        mean=(shares * factors) @ rows,
-        buffers=shares @ buffers,
-        updates=rows,
-        own_buffers=buffers,
-        norms=np.linalg.norm(rows, axis=1),
-        scales=factors,
-    )
 
 
 def drawn(clients: int, length: int, seed: int) -> np.ndarray:
@@ -178,27 +159,36 @@ def test_a_client_counts_as_far_as_the_privacy_slot_lets_it():
     assert np.abs(theirs - weights_of(updates)).max() > 0.01
 
 
-def test_facts_tell_the_value_in_units_of_the_spread():
-    """Three unit vectors: from their mean each is sqrt(2/3) away, which is the unit; eq. 4 has no deviation and mean 1."""
-    _, metrics = reweigh(Config(objective="eq4"), received(orthogonal([1, 1, 1])))
-    assert metrics == {"pca_objective": pytest.approx(1), "pca_fallback": 0}
-
-
 # Where there is nothing to find
 
 
-@pytest.mark.parametrize("updates", [[[1, 2]], [[0, 0]] * 3, [[0.1, 0.7]] * 3])
-def test_one_client_and_equal_updates_are_weighed_by_size(updates):
-    sizes = np.arange(1, len(updates) + 1) / np.arange(1, len(updates) + 1).sum()
-    weights, metrics = reweigh(Config(), received(updates, weights=sizes))
-    assert weights.tolist() == pytest.approx(sizes.tolist())
-    assert metrics == {"pca_objective": 0, "pca_fallback": 0}
+@pytest.mark.parametrize(
+    ("updates", "objective", "value", "fallback"),
+    [
+        ([[1, 2]], "ssd", 0, 0),
+        ([[0, 0]] * 3, "ssd", 0, 0),
+        ([[0.1, 0.7]] * 3, "ssd", 0, 0),
+        ([[1, np.inf], [2, 0], [0, 1]], "ssd", np.nan, 1),
+    ],
+)
+def test_one_client_equal_updates_and_broken_ones_are_weighed_by_size(updates, objective, value, fallback):
+    sizes = np.arange(1.0, len(updates) + 1)
+    weights, metrics = reweigh(Config(objective=objective), received(updates, weights=sizes))
+    assert weights.tolist() == pytest.approx((sizes / sizes.sum()).tolist())
+    assert metrics == {"pca_objective": pytest.approx(value, nan_ok=True), "pca_fallback": fallback}
 
 
-def test_an_update_that_is_not_finite_leaves_weights_by_size():
-    weights, metrics = reweigh(Config(), received([[1, np.inf], [2, 0], [0, 1]], weights=[1, 1, 2]))
-    assert weights.tolist() == [0.25, 0.25, 0.5]
-    assert metrics["pca_fallback"] == 1 and np.isnan(metrics["pca_objective"])
+@every_objective
+def test_two_of_three_clients_that_agree_are_no_obstacle(objective):
+    """At weights (0, 0, 1) and wherever else a distance is 0, gradients are still numbers."""
+    weights = weights_of([[1, 0], [1, 0], [0, 2]], objective)
+    assert weights[0] + weights[1] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_the_value_is_in_units_of_the_spread():
+    """Three unit vectors: from their mean each is sqrt(2/3) away, which is the unit; eq. 4 has no deviation and mean 1."""
+    _, metrics = reweigh(Config(objective="eq4"), received(orthogonal([1, 1, 1])))
+    assert metrics == {"pca_objective": pytest.approx(1), "pca_fallback": 0}
 
 
 def test_a_search_that_fails_leaves_weights_by_size_and_says_so():
@@ -209,24 +199,3 @@ def test_a_search_that_fails_leaves_weights_by_size_and_says_so():
     weights, metrics = reweigh(Config(iterations=1), received(updates, weights=[1, 2, 3, 4]))
     assert weights.tolist() == [0.1, 0.2, 0.3, 0.4]
     assert metrics["pca_fallback"] == 1 and np.isfinite(metrics["pca_objective"])
-
-
-@every_objective
-def test_two_of_three_clients_that_agree_are_no_obstacle(objective):
-    """At weights (0, 0, 1) and wherever else a distance is 0, gradients are still numbers."""
-    weights = weights_of([[1, 0], [1, 0], [0, 2]], objective)
-    assert weights[0] + weights[1] == pytest.approx(0.5, abs=1e-3)
-
-
-# The step
-
-
-def test_the_model_and_its_statistics_move_with_the_weights():
-    came = received(orthogonal([1] * 9 + [3]))
-    weights, _ = reweigh(Config(), came)
-    params = np.ones(10, np.float32)
-    moved, state, metrics = apply(Config(), {}, params, reweight(came, weights))
-    np.testing.assert_allclose(moved, 1 + weights * np.array([1.0] * 9 + [3.0]), rtol=1e-6)
-    assert (moved.dtype, state, metrics) == (np.float32, {}, {})
-    assert reweight(came, weights).buffers == pytest.approx(weights @ np.arange(20).reshape(10, 2))
-    assert finp_pca.weigh(Config(), np.array([10, 30])).tolist() == [10, 30]

@@ -1,6 +1,5 @@
 """Gradient, Hessian products and examples' gradient lengths of chains of layers, beside torch's own and by hand."""
 
-import weakref
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -22,55 +21,34 @@ from tests.support.stand_ins import StandIn
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SHAPE, CLASSES = (3, 8, 8), 4
+conv, linear, relu, flat = nn.Conv2d, nn.Linear, nn.ReLU, nn.Flatten
 CHAINS = {
-    "linear": lambda: (nn.Flatten(), nn.Linear(192, 4)),
-    "without a bias": lambda: (nn.Flatten(), nn.Linear(192, 5, bias=False), nn.ReLU(), nn.Linear(5, 4)),
-    "layers side by side": lambda: (nn.Flatten(), nn.Linear(192, 5), nn.Linear(5, 6), nn.Identity(), nn.Linear(6, 4)),
-    "padded and strided": lambda: (
-        *(nn.Conv2d(3, 5, (3, 2), stride=(2, 1), padding=(1, 2)), nn.ReLU(), nn.Flatten(), nn.Linear(220, 4)),
-    ),
+    "linear": lambda: (flat(), linear(192, 4)),
+    "side by side": lambda: (flat(), linear(192, 5, bias=False), relu(), linear(5, 6), nn.Identity(), linear(6, 4)),
+    "padded and strided": lambda: (conv(3, 5, (3, 2), (2, 1), (1, 2)), relu(), flat(), linear(220, 4)),
     "dilated": lambda: (
-        *(nn.Conv2d(3, 5, 3, dilation=2, bias=False), nn.MaxPool2d(2), nn.ReLU()),
-        *(nn.Conv2d(5, 6, 2), nn.ReLU(), nn.Flatten(), nn.Linear(6, 4)),
+        *(conv(3, 5, 3, dilation=2, bias=False), nn.MaxPool2d(2), relu(), conv(5, 6, 2), relu(), flat(), linear(6, 4)),
     ),
     "pools that overlap": lambda: (
-        *(nn.Conv2d(3, 5, 3), nn.MaxPool2d(3, stride=1, padding=1), nn.ReLU(), nn.ZeroPad2d((1, 0, 2, 0))),
-        *(nn.Conv2d(5, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 7), nn.ReLU(), nn.Linear(7, 4)),
+        *(conv(3, 5, 3), nn.MaxPool2d(3, stride=1, padding=1), relu(), nn.ZeroPad2d((1, 0, 2, 0))),
+        *(conv(5, 6, 3), relu(), nn.MaxPool2d(2), flat(), linear(36, 7), relu(), linear(7, 4)),
     ),
     "mean pools": lambda: (
-        *(nn.Conv2d(3, 5, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(5, 6, 3), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(24, 4)),
+        *(conv(3, 5, 3, padding=1), relu(), nn.AvgPool2d(2), conv(5, 6, 3), relu(), flat(), linear(24, 4)),
     ),
     "series": lambda: (
-        *(nn.Flatten(2), nn.Conv1d(3, 6, 3, stride=2, padding=1, dilation=3), nn.MaxPool1d(2), nn.ReLU()),
-        *(nn.ZeroPad1d((2, 0)), nn.Sequential(nn.Conv1d(6, 5, 3), nn.ReLU()), nn.Flatten(), nn.Linear(75, 4)),
+        *(nn.Flatten(2), nn.Conv1d(3, 6, 3, stride=2, padding=1, dilation=3), nn.MaxPool1d(2), relu()),
+        *(nn.ZeroPad1d((2, 0)), nn.Sequential(nn.Conv1d(6, 5, 3), relu()), nn.AvgPool1d(3), flat(), linear(25, 4)),
     ),
     "steps before and after": lambda: (
-        *(nn.MaxPool2d(2), nn.ZeroPad2d((1, -1, 2, 0)), nn.Conv2d(3, 5, 3, bias=False), nn.ReLU(inplace=True)),
-        *(
-            nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False),
-            Dropout(0.5),
-            nn.Flatten(),
-            nn.Linear(10, 4),
-            nn.ReLU(),
-        ),
+        *(nn.MaxPool2d(2), nn.ZeroPad2d((1, -1, 2, 0)), conv(3, 5, 3, bias=False), nn.ReLU(inplace=True)),
+        *(nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False), Dropout(0.5), flat(), linear(10, 4), relu()),
     ),
     "dilated pools": lambda: (
-        *(nn.Conv2d(3, 5, 1), nn.MaxPool2d(2, dilation=3, ceil_mode=True, padding=1), nn.Flatten(), nn.Linear(80, 4)),
+        *(conv(3, 5, 1), nn.MaxPool2d(2, dilation=3, ceil_mode=True, padding=1), flat(), linear(80, 4)),
     ),
-    "largest of two": lambda: (nn.Flatten(), nn.Linear(192, 6), nn.MaxPool1d(2), nn.ReLU(), nn.Linear(3, 4)),
-    "series of means": lambda: (
-        *(nn.Flatten(2), nn.Conv1d(3, 6, 5), nn.ReLU(), nn.AvgPool1d(4), nn.Conv1d(6, 5, 3), nn.ReLU()),
-        *(nn.Flatten(), nn.Linear(65, 4)),
-    ),
-    "every place by itself": lambda: (
-        nn.Linear(8, 6),
-        nn.ReLU(),
-        nn.Linear(6, 3),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(72, 4),
-    ),
+    "largest of two": lambda: (flat(), linear(192, 6), nn.MaxPool1d(2), relu(), linear(3, 4)),
+    "every place by itself": lambda: (linear(8, 6), relu(), linear(6, 3), relu(), flat(), linear(72, 4)),
 }
 
 
@@ -213,6 +191,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_no_such_chain_is_not_covered(name):
     assert not is_chain(nn.Sequential(nn.Conv2d(3, 4, 3), OTHERS[name]))
+    assert not is_chain(nn.Sequential(nn.Flatten())), "no weights"
 
 
 @pytest.mark.parametrize(
@@ -220,9 +199,7 @@ def test_what_is_no_such_chain_is_not_covered(name):
 )
 def test_a_zero_in_front_of_a_relu_lets_nothing_through(steps, places):
     """As in torch: blank borders of an image give exact zeros where there is no bias."""
-    net = network(
-        lambda *_: nn.Sequential(nn.Conv2d(3, 5, 3, bias=False), *steps, nn.Flatten(), nn.Linear(5 * places, 4))
-    )
+    net = network(lambda *_: nn.Sequential(conv(3, 5, 3, bias=False), *steps, flat(), linear(5 * places, 4)))
     x, y = examples()
     x[:, :, :5] = 0
     vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
@@ -233,59 +210,31 @@ def test_large_examples_go_through_autograd(monkeypatch):
     net, (x, y) = chained("pools that overlap"), examples()
     vector = torch.randn(len(net.params), generator=torch.Generator().manual_seed(2))
     expected = Chain(net, x, y, 7).times(vector)
-    asked = []
-    plain = algorithms.curvature.chain._through_autograd
     monkeypatch.setattr(algorithms.curvature.chain, "EXACT", 1)
-    monkeypatch.setattr(algorithms.curvature.chain, "_through_autograd", lambda *args: asked.append(1) or plain(*args))
+    monkeypatch.setattr(algorithms.curvature.chain, "_selection", None)
     close(Chain(net, x, y, 7).times(vector), expected)
-    assert len(asked) == 3
 
 
-@pytest.mark.parametrize(
-    ("n", "room", "made", "at_once"),
-    [(64, 0, 1, 1), (200, 0, 1 + 4 * 3, 1), (200, 2, 2 + 1 + 2 * 3, 3), (200, 4, 4, 4)],
-)
-def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(monkeypatch, n, room, made, at_once):
-    """Gradient, product and trace of four batches; one that does not fit is made once more to find that out."""
-    net = chained("linear")
+@pytest.mark.parametrize(("room", "kept"), [(0, 0), (2, 2), (4, 4)])
+def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(monkeypatch, room, kept):
+    """Gradient, product and trace of four batches; a single batch is always kept."""
+    net, data = chained("linear"), examples(n=200)
 
-    def found() -> list:
-        here = LossSurface(net, *examples(n=n))
-        gradient = here.gradient()
-        return [gradient, here.times(gradient), here.gauss_newton_trace(np.random.default_rng(0))]
+    def numbers() -> list:
+        surface = LossSurface(net, *data)
+        gradient = surface.gradient()
+        return [
+            len(surface.kept),
+            gradient,
+            surface.times(gradient),
+            surface.gauss_newton_trace(np.random.default_rng(0)),
+        ]
 
-    everything, alive, most = found(), weakref.WeakSet(), []
-
-    class Watched(Chain):
-        def __init__(self, *args) -> None:
-            super().__init__(*args)
-            alive.add(self)
-            most.append(len(alive))
-
-    of_one = Chain(net, *examples(n=64), 200).nbytes
-    monkeypatch.setattr(algorithms.curvature.hessian, "ROOM", room * of_one)
-    monkeypatch.setattr(algorithms.curvature.hessian, "Chain", Watched)
-    again = found()
-    assert (len(most), max(most)) == (made, at_once)
-    assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(everything, again, strict=True))
-
-
-@pytest.mark.parametrize("name", CHAINS)
-def test_the_size_of_a_batch_covers_the_arrays_that_it_holds(name):
-    net = chained(name)
-    one = Chain(net, *examples(n=10), 10)
-    held: dict[int, torch.Tensor] = {}
-    for link in one.links:
-        maps = [link.push, link.pull]
-        inside = [cell.cell_contents for each in maps for cell in getattr(each, "__closure__", None) or ()]
-        inside += [array for each in maps for array in getattr(each, "args", ())]
-        held |= {array.data_ptr(): array for array in (link.a, link.d, *inside) if isinstance(array, torch.Tensor)}
-    assert 0 < sum(array.nbytes for array in held.values()) <= one.nbytes
-    assert Chain(net, *examples(n=20), 20).nbytes == 2 * one.nbytes
-
-
-def test_a_net_without_weights_is_not_covered():
-    assert not is_chain(nn.Sequential(nn.Flatten()))
+    everything = numbers()
+    monkeypatch.setattr(algorithms.curvature.hessian, "ROOM", room * Chain(net, *examples(n=64), 200).nbytes)
+    again = numbers()
+    assert (everything[0], again[0], len(LossSurface(net, *examples(n=64)).kept)) == (4, kept, 1)
+    assert all(map(torch.equal, map(torch.as_tensor, everything[1:]), map(torch.as_tensor, again[1:])))
 
 
 @pytest.mark.parametrize(

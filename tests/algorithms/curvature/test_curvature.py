@@ -17,7 +17,6 @@ from algorithms.curvature import hessian
 from algorithms.curvature.hessian import spectrum
 from algorithms.curvature.ranking import relative_rank
 from algorithms.models import mlp
-from orchestrator.config.run import resolve
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -244,16 +243,6 @@ def test_the_error_of_drawn_labels_is_that_of_estimates_on_other_examples(monkey
     assert np.sqrt((errors**2).mean()) == pytest.approx(np.std(traces), rel=0.2)
 
 
-def test_gradients_of_examples_find_the_trace_better_than_twenty_probes(monkeypatch):
-    network, (x, y) = a_network(8), examples()
-    monkeypatch.setattr(hessian, "GRADIENTS", 1)
-    spread = {
-        trace: np.std([measured(network, x, y, seed, trace=trace, power_steps=1)[1] for seed in range(20)])
-        for trace in ("gauss_newton", "hutchinson")
-    }
-    assert 0 < spread["gauss_newton"] < spread["hutchinson"]
-
-
 # What measuring leaves alone
 
 
@@ -285,35 +274,34 @@ def rho(lambda_, trace=None, seed=None, **fields):
     return relative_rank(lambda_, trace, CurvatureConfig(**fields), rng)
 
 
-def test_rho_says_who_stands_out_not_who_is_sharp():
-    assert rho([1, 10, 10, 10, 10]).tolist() == [1, 0.25, 0.25, 0.25, 0.25]
+ZEROS = [0] * 5
 
 
-def test_eigenvalue_and_trace_count_half_each():
-    """Mean distances 3/2, 3/2, 3 and 2, 1, 1 for three clients, each as a share of the largest."""
-    assert rho([0, 0, 3], [2, 0, 0]).tolist() == pytest.approx([(0.5 + 1) / 2, (0.5 + 0.5) / 2, (1 + 0.5) / 2])
-
-
-def test_a_half_in_which_clients_do_not_differ_is_zero():
-    assert rho([7, 7, 7], [1, 1, 3]).tolist() == pytest.approx([0.25, 0.25, 0.5])
-    assert rho([7, 7 + 1e-13, 7]).tolist() == [0, 0, 0]
-
-
-def test_one_client_has_nobody_to_differ_from_and_two_differ_alike():
-    assert rho([5.0]).tolist() == [0]
-    assert rho([5.0, 6.0]).tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-def test_a_curvature_that_is_no_number_is_as_far_out_as_can_be(broken):
-    assert rho([1, broken, 1, 3], [1, 1, 1, 1]).tolist() == pytest.approx([0.25, 0.5, 0.25, 0.5])
-    assert rho([broken, broken]).tolist() == [1, 1]
-    assert rho([1, broken, 2], rho_mode="signed").tolist() == [0, 1, 0.5]
-
-
-def test_signed_rho_is_the_rank_of_the_eigenvalue_and_ties_share_theirs():
-    assert rho([4, -9, 10, 4, 20], [0] * 5, rho_mode="signed").tolist() == [0.375, 0, 0.75, 0.375, 1]
-    assert rho([5.0], rho_mode="signed").tolist() == [0]
+@pytest.mark.parametrize(
+    ("lambda_", "trace", "mode", "expected"),
+    [
+        ([1, 10, 10, 10, 10], None, "pairwise_abs", [1, 0.25, 0.25, 0.25, 0.25]),  # who stands out, not who is sharp
+        # Mean distances 3/2, 3/2, 3 and 2, 1, 1 of three clients, each as a share of the largest; both count half.
+        ([0, 0, 3], [2, 0, 0], "pairwise_abs", [(0.5 + 1) / 2, (0.5 + 0.5) / 2, (1 + 0.5) / 2]),
+        ([7, 7, 7], [1, 1, 3], "pairwise_abs", [0.25, 0.25, 0.5]),  # a half in which clients do not differ is zero
+        ([7, 7 + 1e-13, 7], None, "pairwise_abs", [0, 0, 0]),
+        ([5], None, "pairwise_abs", [0]),
+        ([5, 6], None, "pairwise_abs", [1, 1]),  # neither of two can stand out
+        ([4, -9, 10, 4, 20], ZEROS, "signed", [0.375, 0, 0.75, 0.375, 1]),  # ties share their rank
+        ([5], None, "signed", [0]),
+        *(
+            case
+            for broken in (np.nan, np.inf, -np.inf)  # as far out as can be
+            for case in (
+                ([1, broken, 1, 3], [1, 1, 1, 1], "pairwise_abs", [0.25, 0.5, 0.25, 0.5]),
+                ([broken, broken], None, "pairwise_abs", [1, 1]),
+                ([1, broken, 2], None, "signed", [0, 1, 0.5]),
+            )
+        ),
+    ],
+)
+def test_rho_by_hand(lambda_, trace, mode, expected):
+    assert rho(lambda_, trace, rho_mode=mode).tolist() == pytest.approx(expected)
 
 
 def test_by_visit_order_hands_rho_to_other_clients():
@@ -339,18 +327,3 @@ def test_rho_lies_between_zero_and_one_and_goes_with_its_client(given_, mode, se
 @given(st.lists(st.floats(1, 100), min_size=2, max_size=8), st.floats(0.01, 100))
 def test_rho_has_no_unit(given_, unit):
     np.testing.assert_allclose(rho(np.array(given_) * unit), rho(given_), atol=1e-6)
-
-
-# Who asks for it
-
-
-def test_a_run_measures_where_a_slot_asks_for_it():
-    def measures(objective, aggregation) -> bool:
-        run = {"rounds": 1, "data": "digits", "model": "mlp", "objective": objective, "aggregation": aggregation}
-        return resolve(run).measures_curvature
-
-    assert not measures("plain", "fedavg")
-    assert measures("finp", "fedavg")
-    assert measures("plain", "finp_ala")
-    assert not measures("plain", {"name": "finp_ala", "rho": "with_penalty"})
-    assert measures("finp", {"name": "finp_ala", "rho": "with_penalty"})
