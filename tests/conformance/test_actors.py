@@ -6,27 +6,32 @@ An actor is a session with a network of its own, which holds whatever its last j
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import datasets
 from algorithms.core.network import Network
 from algorithms.interfaces import Run
+from datasets.components import components
 from datasets.federation import Examples, Federation
-from orchestrator.config.run import resolve
+from orchestrator.conformance.example_runs import digits
 from orchestrator.trial.client_actors import Job, LocalClients
-from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, _sessions
 from tests.support.inline import inline_trial
 from tests.support.planted import finished, outputs, served_by
-from tests.support.slot_components import EVERY, described, module_of
+from tests.support.slot_components import EVERY, attack, described, module_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-WORKED_ON = ("model", "training", "clustering", "objective", "aggregation", "privacy", "attacks")  # by actors
+WORKED_ON = (
+    "model",
+    "training",
+    "clustering",
+    "objective",
+    "aggregation",
+    "privacy",
+)  # by actors; and all attacks at once
 
 
 def backends(slot: Any, name: str) -> list[str]:
@@ -40,13 +45,13 @@ def backends(slot: Any, name: str) -> list[str]:
     return ["loop"] if alone.get(slot.key, lambda: False)() else ["loop", "vmap"]
 
 
-LONG = {("vgg", "loop"): pytest.mark.slow}
+LONG = {("vgg", "loop"): pytest.mark.slow, ("", "vmap"): pytest.mark.slow}
 CASES = [
     pytest.param(slot, name, backend, id=f"{slot.key}-{name}-{backend}", marks=LONG.get((name, backend), ()))
     for slot, name in EVERY
     if slot.key in WORKED_ON
     for backend in backends(slot, name)
-]
+] + [pytest.param(None, "", one, id=f"attacks-{one}", marks=LONG.get(("", one), ())) for one in ("loop", "vmap")]
 
 
 class Actors(LocalClients):
@@ -69,13 +74,7 @@ class Actors(LocalClients):
         return [results[index] for index in range(len(jobs))]
 
 
-@pytest.fixture(scope="module")
-def digits() -> Federation:
-    run = resolve(described())
-    return datasets.build_federation(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
-
-
-def pictures(digits: Federation) -> Federation:
+def pictures() -> Federation:
     """Six clients with four noisy pictures of 3x32x32 each: large enough for every network."""
     rng = np.random.default_rng(0)
 
@@ -88,8 +87,8 @@ def pictures(digits: Federation) -> Federation:
         classes=10,
         train=drawn(24),
         offsets=np.arange(7) * 4,
-        groups=digits.groups,
-        group_names=digits.group_names,
+        groups=digits().groups,
+        group_names=digits().group_names,
         strengths=np.zeros(6, np.float32),
         example_strengths=np.zeros(24, np.float32),
         test=drawn(12),
@@ -101,14 +100,16 @@ def pictures(digits: Federation) -> Federation:
 
 
 @pytest.mark.parametrize(("slot", "name", "backend"), CASES)
-def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, slot, name, backend):
-    run, data = described(slot, name), digits
+def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, slot, name, backend):
+    run, data = described(slot, name), digits()
     given = run["training"] if isinstance(run["training"], dict) else {"name": run["training"]}
     run["training"] = {"lr": 0.1, "epochs": 1, "batch_size": 8} | given | {"clients_per_job": 1}  # a client to a job
     if name != "dp_sgd":
         run["training"]["backend"] = backend
-    if slot.key == "model":
-        data = pictures(digits)
+    if slot is None:
+        run["attacks"] = [attack(one) for one in components("attacks")]
+    elif slot.key == "model":
+        data = pictures()
     if run["model"] != described()["model"]:  # a large one
         run |= {"rounds": 1, "attacks": []}
     kept = []

@@ -7,24 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import datasets
 from algorithms.engine import own_model
-from datasets.federation import Federation
+from datasets.components import components
 from orchestrator.config.run import resolve
-from orchestrator.trial.random_streams import stream
+from orchestrator.conformance.example_runs import digits as example
 from tests.conformance.test_actors import Actors, pictures
 from tests.support.inline import inline_trial
 from tests.support.own_modules import FITTING
 from tests.support.planted import finished, outputs, served_by
-from tests.support.slot_components import attack, described, of_slot
+from tests.support.slot_components import attack, described
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory) -> Federation:
-    run = resolve(described())
-    return datasets.build_federation(run.data, run.split, tmp_path_factory.mktemp("root"), lambda name: stream(0, name))
 
 
 def run_of(name: str, **training: Any) -> dict[str, Any]:
@@ -32,20 +25,18 @@ def run_of(name: str, **training: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FITTING)
-def test_the_loss_falls(tmp_path, digits, name):
+def test_the_loss_falls(tmp_path, name):
     run = run_of(name, lr=0.01, optimizer="adam", epochs=4) | {"rounds": 3, "attacks": []}
-    losses = outputs(finished(inline_trial(run, tmp_path, digits)))["rounds"].to_pydict()["loss"]
+    losses = outputs(finished(inline_trial(run, tmp_path, example())))["rounds"].to_pydict()["loss"]
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0]
 
 
 @pytest.mark.slow
-def test_torchvisions_resnet18_trains_on_color_images(tmp_path, digits):
+def test_torchvisions_resnet18_trains_on_color_images(tmp_path):
     """They shrink to a pixel, where a batch of one example could not be normalized."""
-    given, data = (
-        described(lr=0.05, drop_last=True) | {"model": "torchvision:resnet18", "rounds": 1, "attacks": []},
-        pictures(digits),
-    )
+    given = described(lr=0.05, drop_last=True) | {"model": "torchvision:resnet18", "rounds": 1, "attacks": []}
+    data = pictures()
     assert own_model.problem(resolve(given), data.shape, data.classes) is None
     trial = finished(inline_trial(given, tmp_path, data))
     assert trial.state.models[0].params.size == 11_181_642
@@ -53,31 +44,30 @@ def test_torchvisions_resnet18_trains_on_color_images(tmp_path, digits):
 
 
 @pytest.mark.parametrize("name", ["Encoder", "Constants", "Convolutional", "Recurrent"])
-def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, digits, name):
+def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, name):
     run, kept = run_of(name, clients_per_job=1), []
     for actors in (1, 2):
-        trial = inline_trial(run, tmp_path / str(actors), digits)
-        kept.append(outputs(finished(served_by(trial, Actors(actors, trial.run, digits)))))
+        trial = inline_trial(run, tmp_path / str(actors), example())
+        kept.append(outputs(finished(served_by(trial, Actors(actors, trial.run, example())))))
     assert kept[0] == kept[1]
 
 
-@of_slot("attacks")
-def test_every_attack_works_on_them(tmp_path, digits, name):
-    trial = finished(inline_trial(run_of("Encoder") | {"attacks": [attack(name)]}, tmp_path, digits))
-    assert trial.state.models
+@pytest.mark.slow
+def test_every_attack_works_on_them(tmp_path):
+    names = list(components("attacks"))
+    given = run_of("Encoder") | {"attacks": [attack(name) for name in names]}
+    measured = outputs(finished(inline_trial(given, tmp_path, example())))["attacks"].to_pydict()["attack"]
+    assert set(names) <= set(measured)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"training": "dp_sgd"},
-        {"aggregation": "finp_ala"},
-        {"objective": "finp"},
-        {"privacy": "global_dp"},
-        {"clustering": "ifca"},
+        {"training": "dp_sgd", "privacy": "global_dp"},
+        {"aggregation": "finp_ala", "objective": "finp", "clustering": "ifca"},
     ],
-    ids=lambda changes: next(iter(changes.values())),
+    ids=str,
 )
-def test_the_other_slots_work_with_them(tmp_path, digits, changes):
-    trial = finished(inline_trial(run_of("tied") | {"attacks": []} | changes, tmp_path, digits))
+def test_the_other_slots_work_with_them(tmp_path, changes):
+    trial = finished(inline_trial(run_of("tied") | {"attacks": []} | changes, tmp_path, example()))
     assert all(np.isfinite(model.params).all() for model in trial.state.models)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from algorithms.clustering import ifca_mir, random_migration
 from algorithms.clustering.ifca_mir import Config
@@ -42,51 +41,36 @@ LEAVING = view([[0.7, 0.5], [0.9, 0.4], [0.9, 0.4], [0.5, 0.4], [0.1, 0.4], [0.9
 
 
 @pytest.mark.parametrize(
-    ("most", "expected"),
+    ("most", "price", "expected"),
     [
-        ("all", [1, 1, 1, 1, 0, 1]),
-        (0, [0, 0, 0, 0, 1, 1]),  # the new client leaves nothing
-        (1, [0, 1, 0, 0, 0, 1]),  # equal gains: the lower number goes
-        (2, [0, 1, 1, 0, 0, 1]),
-        (3, [1, 1, 1, 0, 0, 1]),
-        (4, [1, 1, 1, 1, 0, 1]),
-        (0.25, [0, 1, 0, 0, 1, 1]),  # of four clients one; of one client none, because shares are rounded down
-        (0.7, [0, 1, 1, 0, 1, 1]),
-        (1.0, [1, 1, 1, 1, 0, 1]),
+        ("all", 0.0, [1, 1, 1, 1, 0, 1]),
+        (0, 0.0, [0, 0, 0, 0, 1, 1]),  # the new client leaves nothing
+        (1, 0.0, [0, 1, 0, 0, 0, 1]),  # equal gains: the lower number goes
+        (3, 0.0, [1, 1, 1, 0, 0, 1]),
+        (4, 0.0, [1, 1, 1, 1, 0, 1]),
+        (0.25, 0.0, [0, 1, 0, 0, 1, 1]),  # of four clients one; of one client none, because shares are rounded down
+        (0.7, 0.0, [0, 1, 1, 0, 1, 1]),
+        (1.0, 0.0, [1, 1, 1, 1, 0, 1]),
+        ("all", 0.15, [1, 1, 1, 0, 0, 1]),
+        ("all", 0.4, [0, 1, 1, 0, 1, 1]),  # whoever has no model pays nothing
+        ("all", 1.0, [0, 0, 0, 0, 1, 1]),
+        (1, 0.15, [0, 1, 0, 0, 0, 1]),
     ],
 )
-def test_by_hand_those_who_gain_most_leave_first(most, expected):
-    assert chosen(Config(most_leaving=most), LEAVING) == expected
+def test_by_hand_those_who_gain_most_leave_first_and_who_gains_less_than_the_price_stays(most, price, expected):
+    assert chosen(Config(most_leaving=most, leaving_price=price), LEAVING) == expected
 
 
-def test_a_share_is_not_lost_to_rounding():
-    """0.3 of ten clients, and 0.29 of a hundred, fall short of 3 and 29 in floating point."""
-    for share, clients, leaving in ((0.3, 10, 3), (0.29, 100, 29)):
-        seen = view([[0.9, 0.1]] * clients, [0] * clients)
-        assert sum(chosen(Config(most_leaving=share), seen)) == leaving
-
-
-@pytest.mark.parametrize(
-    ("price", "expected"),
-    [
-        (0.0, [1, 1, 1, 1, 0, 1]),
-        (0.15, [1, 1, 1, 0, 0, 1]),
-        (0.4, [0, 1, 1, 0, 1, 1]),  # whoever has no model pays nothing
-        (1.0, [0, 0, 0, 0, 1, 1]),
-    ],
-)
-def test_by_hand_whoever_gains_less_than_the_price_stays(price, expected):
-    assert chosen(Config(leaving_price=price), LEAVING) == expected
+@pytest.mark.parametrize(("share", "clients", "leaving"), [(0.3, 10, 3), (0.29, 100, 29)])
+def test_a_share_is_not_lost_to_rounding(share, clients, leaving):
+    """Both products fall short of a whole number in floating point."""
+    assert sum(chosen(Config(most_leaving=share), view([[0.9, 0.1]] * clients, [0] * clients))) == leaving
 
 
 def test_by_hand_the_price_is_added_to_every_model_but_the_one_used_last():
     seen = view([[0.7, 0.5, 0.6], [0.7, 0.5, 0.6]], [0, -1])
     _, costs = ifca_mir.choose(Config(leaving_price=0.25), seen, indifferent(2))
     assert costs == pytest.approx(np.array([[0.7, 0.75, 0.85], [0.7, 0.5, 0.6]]))
-
-
-def test_both_count_the_price_first():
-    assert chosen(Config(leaving_price=0.15, most_leaving=1), LEAVING) == [0, 1, 0, 0, 0, 1]
 
 
 def test_neither_applies_while_risk_does_not_count():
@@ -105,9 +89,8 @@ def slow(config: Config, seen: View, preferences: Preferences) -> list[int]:
         for j in range(models):
             risk = float(seen.published_risks[j])
             if config.risk_from == "own":
-                risk = (
-                    0.5 if seen.own_risks is None or math.isnan(seen.own_risks[i, j]) else float(seen.own_risks[i, j])
-                )
+                unknown = seen.own_risks is None or math.isnan(seen.own_risks[i, j])
+                risk = 0.5 if unknown else float(seen.own_risks[i, j])
             f = float(seen.losses[i, j])
             if config.scale == "normalized":
                 f, risk = f / math.log(seen.classes), 2 * (risk - 0.5)
@@ -175,21 +158,6 @@ def test_by_hand_each_client_weighs_the_risk_that_it_found_itself():
     assert chosen(Config(risk_from="own"), replace(seen, own_risks=None), certain) == [0, 0, 1]
 
 
-def test_random_migration_moves_no_more_than_the_rule_with_its_cap():
-    seen = view([[0.0, 0.1]] * 20, [0] * 20, [0.9, 0.5])
-    preferences = random_migration.preferences(random_migration.Config(), 20, np.random.default_rng(0))
-    minding = replace(preferences, beta=np.ones(20))
-    for most, moved in (("all", 20), (3, 3), (0.25, 5)):
-        found, _ = random_migration.choose(random_migration.Config(most_leaving=most), seen, minding)
-        assert found.sum() == moved
-
-
-@pytest.mark.parametrize("wrong", [-1, 1.5, -0.1, "none", True, float("nan")])
-def test_what_is_no_cap_is_refused(wrong):
-    with pytest.raises(ValidationError):
-        Config(most_leaving=wrong)
-
-
 def test_by_hand_random_migration_keeps_the_cap_and_the_price():
     """All would leave by loss, whom nobody lets; so risk moves nobody either, whoever is first in turn."""
     seen = view([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]], [0, 0, 1, 1])
@@ -226,7 +194,7 @@ def test_of_each_model_as_many_leave_at_random_as_by_the_rule(seed, most, price,
 
 @fast
 @given(seeds)
-def test_without_limits_the_control_moves_whom_it_always_did(seed):
+def test_without_limits_the_first_in_turn_move(seed):
     rng, clients, models = np.random.default_rng(seed), 12, 3
     losses, risks = rng.integers(0, 4, (clients, models)) / 4 * 3, 0.5 + rng.integers(0, 4, models) / 8
     seen = view(losses, rng.integers(-1, models, clients), risks)
@@ -239,9 +207,4 @@ def test_without_limits_the_control_moves_whom_it_always_did(seed):
         for b in range(models):
             for _ in range(sum(by_loss[i] == a and rule[i] == b for i in range(clients)) if a != b else 0):
                 expected[waiting.pop(0)] = b
-    for scale in ("raw", "normalized"):
-        config = random_migration.Config(scale=scale)
-        if scale == "raw":
-            assert random_migration.choose(config, seen, preferences)[0].tolist() == expected
-        neutral = replace(preferences, beta=np.zeros(clients))
-        assert random_migration.choose(config, seen, neutral)[0].tolist() == by_loss
+    assert random_migration.choose(random_migration.Config(), seen, preferences)[0].tolist() == expected

@@ -12,8 +12,6 @@ from algorithms.clustering import ifca, ifca_mir, none, random_migration
 from algorithms.clustering._choice import cheapest, thresholds
 from algorithms.core.choices import Preferences, View, random_partition
 from algorithms.core.configs import ClusteringConfig
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.run import resolve
 from tests.support.stand_ins import StandIn
 
 MAJORITY, MINORITY = 0, 1
@@ -62,25 +60,7 @@ def test_ties_go_to_the_lower_loss_and_then_to_the_previous_choice(costs, losses
     assert cheapest(np.array([costs]), np.array([losses]), np.array([previous])).tolist() == [chosen]
 
 
-@given(seeds)
-@fast
-def test_whoever_chooses_among_equals_stays_where_they_were(seed):
-    seen = random_view(seed)
-    chosen = cheapest(seen.losses, seen.losses, seen.previous)
-    rows = np.arange(len(chosen))
-    assert (seen.losses[rows, chosen] == seen.losses.min(axis=1)).all()
-    settled = (seen.previous >= 0) & (seen.losses[rows, seen.previous] == seen.losses.min(axis=1))
-    assert (chosen[settled] == seen.previous[settled]).all()
-
-
 # IFCA and its absence
-
-
-def test_ifca_takes_the_model_of_least_loss():
-    seen = view([[1.0, 0.5], [0.2, 0.9]], risks=[0.5, 0.99])
-    chosen, costs = ifca.choose(ifca.Config(), seen, preferring([1.0, 1.0]))
-    assert chosen.tolist() == [1, 0]
-    assert costs.tolist() == seen.losses.tolist()
 
 
 def test_without_clustering_everybody_has_the_one_model():
@@ -121,14 +101,6 @@ def test_beta_zero_is_ifca_to_the_bit(seed):
     assert chosen.tolist() == expected.tolist()
 
 
-@given(seeds)
-@fast
-def test_beta_one_ignores_the_loss(seed):
-    seen = random_view(seed, ties=False)
-    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(np.ones(12)))
-    assert (chosen == seen.published_risks.argmin()).all()
-
-
 @given(df=st.floats(0.01, 3), dl=st.floats(0.01, 0.5), beta=betas, base=st.floats(0, 2), lowest=st.floats(0.5, 0.6))
 @fast
 def test_a_minority_client_moves_where_beta_exceeds_df_over_df_plus_dl(df, dl, beta, base, lowest):
@@ -138,14 +110,6 @@ def test_a_minority_client_moves_where_beta_exceeds_df_over_df_plus_dl(df, dl, b
     seen = view([[base + df, base]], risks=[lowest, lowest + dl], previous=[MINORITY])
     chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(beta))
     assert chosen.tolist() == [MAJORITY if beta > boundary else MINORITY]
-
-
-@given(df=st.floats(0.01, 3), dl=st.floats(0, 0.5), beta=betas)
-@fast
-def test_a_majority_client_stays_while_its_model_is_the_less_risky_one(df, dl, beta):
-    seen = view([[0.5, 0.5 + df]], risks=[0.5, 0.5 + dl], previous=[MAJORITY])
-    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(beta))
-    assert chosen.tolist() == [MAJORITY]
 
 
 @given(st.floats(0.05, 1), st.floats(0.05, 0.5))
@@ -166,6 +130,8 @@ def test_tolerances_are_an_even_grid_and_the_same_for_every_component(component,
     tolerated = component.preferences(component.Config(), clients, rng(3)).threshold
     np.testing.assert_allclose(np.sort(tolerated), np.linspace(0.5, 0.8, clients), atol=1e-12)
     assert tolerated.tolist() == thresholds(ClusteringConfig(), clients, rng(3)).tolist()
+    beta = component.preferences(component.Config(), clients, rng(3)).beta  # falls from 1 at the lowest tolerance
+    np.testing.assert_allclose(beta, (0.8 - tolerated) / 0.3 if component is ifca_mir else 0, atol=1e-12)
 
 
 def test_the_order_of_tolerances_is_drawn():
@@ -173,18 +139,6 @@ def test_the_order_of_tolerances_is_drawn():
     assert len(orders) > 15
     grid = ClusteringConfig(lowest_threshold=0.25, highest_threshold=0.75)
     assert sorted(thresholds(grid, 3, rng())) == [0.25, 0.5, 0.75]
-
-
-def test_ifca_and_its_absence_give_risk_no_weight():
-    for component in (none, ifca):
-        assert component.preferences(component.Config(), 5, rng()).beta.tolist() == [0] * 5
-
-
-def test_beta_falls_from_1_at_the_lowest_tolerance_to_0_at_the_highest():
-    found = ifca_mir.preferences(ifca_mir.Config(), 31, rng())
-    np.testing.assert_allclose(found.beta, (0.8 - found.threshold) / 0.3, atol=1e-12)
-    assert (found.beta.min(), found.beta.max()) == pytest.approx((0, 1), abs=1e-12)
-    assert found.beta[found.threshold.argmin()] == pytest.approx(1)
 
 
 def test_the_constant_preference_is_equal_and_the_uniform_one_drawn():
@@ -208,39 +162,27 @@ def test_a_random_partition_has_equal_parts(clusters, clients, seed):
     sizes = np.bincount(assigned, minlength=clusters)
     assert (len(sizes), sizes.sum()) == (clusters, clients)
     assert sizes.max() - sizes.min() <= 1
-
-
-def test_a_random_partition_does_not_follow_the_order_of_clients():
-    drawn = np.array([random_partition(2, 10, rng(seed)) for seed in range(200)])
-    assert (drawn.sum(axis=1) == 5).all()
-    assert len({tuple(one) for one in drawn}) > 100
-    assert np.abs(drawn.mean(axis=0) - 0.5).max() < 0.15
+    assert (
+        clusters == 1 or clients < 12 or len({tuple(random_partition(clusters, clients, rng(i))) for i in range(9)}) > 4
+    )
 
 
 # What cannot be combined
 
 
 @pytest.mark.parametrize(
-    ("fields", "sentence"),
+    ("fields", "field"),
     [
-        (
-            {"signal": "nobody"},
-            r"must name an attack of this run that measures a risk, one of \['shadow_mia'\]; got 'nobody'",
-        ),
-        ({"lowest_threshold": 0.7, "highest_threshold": 0.7}, "must be below highest_threshold"),
+        ({"signal": "nobody"}, "signal"),
+        ({"lowest_threshold": 0.7, "highest_threshold": 0.7}, "lowest_threshold"),  # beta falls between them
+        ({"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}, None),
+        ({"risk_from": "own"}, "risk_from"),
     ],
 )
-def test_a_preference_that_cannot_be_computed_is_refused(fields, sentence):
-    run = {"rounds": 1, "data": "digits", "model": "mlp", "attacks": ["shadow_mia"]}
-    assert resolve(run | {"clustering": "ifca_mir"})
-    with pytest.raises(ConfigError, match=sentence):
-        resolve(run | {"clustering": {"name": "ifca_mir", **fields}})
-
-
-def test_one_tolerance_for_all_is_refused_only_where_beta_follows_it():
-    alike: dict[str, Any] = {"lowest_threshold": 0.7, "highest_threshold": 0.7, "preference": "constant"}
+def test_a_preference_that_cannot_be_computed_is_refused(fields, field):
     run = SimpleNamespace(attacks=[StandIn(name="shadow_mia", module=SimpleNamespace(RISK=True))])
-    assert ifca_mir.problems(ifca_mir.Config(**alike), run) == []
+    problems = ifca_mir.problems(ifca_mir.Config(**fields), run)
+    assert [found for found, _ in problems] == ([field] if field else [])
 
 
 # Random migration
@@ -276,17 +218,3 @@ def test_who_moves_is_drawn_without_regard_to_the_weight_of_risk() -> None:
         assert chosen.sum() == 10
         moved += chosen
     assert np.abs(moved / 400 - 0.5).max() < 0.11  # four standard errors and a bit
-
-
-def test_a_client_that_moved_is_drawn_first_in_the_next_round() -> None:
-    own = random_migration.preferences(random_migration.Config(), 20, rng(3))
-    few, many = (
-        random_migration.choose(
-            random_migration.Config(),
-            view([[0.0, 0.1]] * 20, [0.9, 0.5]),
-            Preferences(own.threshold, np.repeat([0.0, 1.0], [20 - n, n]), own.turn),
-        )[0]
-        for n in (5, 9)
-    )
-    assert few.sum() == 5 and many.sum() == 9
-    assert (few <= many).all()

@@ -81,17 +81,6 @@ def test_fairness_lies_between_0_and_1_and_signed_values_within(case):
             assert abs(found[f"{name}_signed"]) <= found[name] + 1e-12 <= 1 + 1e-9
 
 
-def test_an_empty_group_has_no_fairness():
-    found = fairness.fairness(np.array([0, 1]), np.array([0, 1]), np.array([True, True]), 2)
-    assert np.isnan(list(found.values())).all()
-
-
-def test_a_class_that_one_group_lacks_is_left_out():
-    predicted, labels = np.array([0, 1, 0, 0]), np.array([0, 1, 0, 0])
-    found = fairness.fairness(predicted, labels, np.array([True, True, False, False]), 3)
-    assert found["equal_opportunity"] == 0.0
-
-
 NULLS = ("demographic_parity_null", "equal_opportunity_null", "equalized_odds_null")
 
 
@@ -127,16 +116,6 @@ def test_groups_that_do_not_matter_differ_as_much_as_chance_says():
         nulls.append(list(fairness.fairness_null(*case, 5, rng, draws=30).values()))
     difference = np.array(measured) - np.array(nulls)
     assert (np.abs(difference.mean(axis=0)) < 4 * difference.std(axis=0) / 300**0.5).all()
-
-
-def test_groups_that_do_matter_differ_more_than_chance_says():
-    predicted, labels, privileged = decided(1000, 5, 3)
-    worse = np.where(privileged, predicted, np.random.default_rng(0).integers(0, 5, 1000))
-    found, null = (
-        fairness.fairness(worse, labels, privileged, 5),
-        fairness.fairness_null(worse, labels, privileged, 5, np.random.default_rng(0)),
-    )
-    assert found["equal_opportunity"] > 3 * null["equal_opportunity_null"]
 
 
 def test_an_empty_group_has_no_fairness_by_chance_and_a_seed_repeats_it():

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -54,24 +53,14 @@ X, Y = drawn(6, 1, 8, 8, seed=1), torch.tensor([0, 1, 2, 0, 1, 1])
 # The largest singular value
 
 
-def test_the_power_iteration_matches_an_svd_where_nothing_is_negative():
-    matrices = drawn(20, 12, 7).abs()
-    found = fedalign.largest_singular_value(matrices, 10)
-    torch.testing.assert_close(found, torch.linalg.svdvals(matrices)[:, 0], rtol=1e-6, atol=0)
-
-
 def test_with_many_steps_it_finds_it_for_any_matrix_and_never_more():
     matrices = drawn(20, 6, 9)
     exact = torch.linalg.svdvals(matrices)[:, 0]
     torch.testing.assert_close(fedalign.largest_singular_value(matrices, 2000), exact, rtol=1e-6, atol=0)
     first = fedalign.largest_singular_value(matrices, 1)
     assert (first <= exact).all() and (first < 0.99 * exact).any()
-
-
-def test_two_steps_are_enough_for_an_outer_product():
-    """|(1, 2, 2)| |(3, 4)| = 15."""
-    matrix = torch.outer(torch.tensor([1.0, 2.0, 2.0]), torch.tensor([3.0, 4.0]))[None]
-    assert fedalign.largest_singular_value(matrix, 2).tolist() == pytest.approx([15.0])
+    positive = fedalign.largest_singular_value(matrices.abs(), 10)  # behind a ReLU ten steps are enough
+    torch.testing.assert_close(positive, torch.linalg.svdvals(matrices.abs())[:, 0], rtol=1e-6, atol=0)
 
 
 def test_a_matrix_of_zeros_has_a_finite_estimate_and_gradient():
@@ -92,14 +81,6 @@ def test_the_estimate_pools_features_and_correlates_channels():
                 gram += np.outer(pooled, after[example, :, row, column].numpy()) / 4
         expected.append(np.linalg.svd(gram)[1][0])
     assert fedalign.lipschitz(before, after, 100).tolist() == pytest.approx(expected, rel=1e-9)
-
-
-def test_half_precision_of_the_features_does_not_spread_to_the_iteration():
-    before, after = (drawn(3, 4, 4, 4, seed=seed).abs().bfloat16() for seed in (0, 1))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = fedalign.lipschitz(before, after, 10)
-    assert found.dtype == torch.float32
-    assert torch.equal(found, fedalign.lipschitz(before.float(), after.float(), 10))
 
 
 # The loss
@@ -126,19 +107,12 @@ def test_the_gradient_is_that_of_ce_plus_mu_ce_over_l_times_that_of_l(block):
     of_entropy, of_align = gradient(entropy, module), gradient(align, module)
     found = gradient(objective(EXACT, module, X, Y), module)
     moved = 0.0
+    assert objective(EXACT, module, X, Y).item() == pytest.approx((1 + 0.45) * entropy.item(), rel=1e-9)
     for name, own in found.items():
         torch.testing.assert_close(own, of_entropy[name] + factor * of_align[name], rtol=1e-5, atol=1e-7)
         moved += float((factor * of_align[name]).abs().max())
     assert moved > 1e-2
     assert not any(own.any() for name, own in of_align.items() if not name.startswith("stage3."))
-
-
-@pytest.mark.parametrize("mu", [0.0, 0.45, 2.0])
-def test_the_value_is_the_cross_entropy_times_one_and_mu(mu):
-    module = net()
-    entropy = cross_entropy(module(X), Y)
-    loss = objective(fedalign.Config(mu=mu), module, X, Y)
-    assert loss.item() == pytest.approx((1 + mu) * entropy.item(), rel=1e-9)
 
 
 def test_where_both_widths_agree_exactly_only_the_cross_entropy_is_left():
@@ -174,19 +148,10 @@ def test_running_statistics_end_as_after_one_plain_pass():
 # What it can be combined with
 
 
-@pytest.mark.parametrize(("name", "module"), [("mlp", mlp), ("vgg", vgg)])
-def test_a_model_that_cannot_be_run_narrow_is_refused(name, module):
-    run = SimpleNamespace(model=StandIn(name=name, module=module))
-    ((field, sentence),) = fedalign.problems(fedalign.Config(), run)
-    assert field == "name"
-    assert f"got {name}" in sentence and "slimmable last stage: resnet56" in sentence and "hu_cnn" not in sentence
-
-
-def test_resnet56_is_accepted():
-    run = SimpleNamespace(model=StandIn(name="resnet56", module=resnet56))
-    assert fedalign.problems(fedalign.Config(), run) == []
-
-
-def test_a_negative_mu_is_refused():
-    with pytest.raises(ValidationError):
-        fedalign.Config(mu=-0.1)
+@pytest.mark.parametrize(
+    ("name", "module", "narrow"), [("mlp", mlp, False), ("vgg", vgg, False), ("resnet56", resnet56, True)]
+)
+def test_a_model_that_cannot_be_run_narrow_is_refused(name, module, narrow):
+    found = fedalign.problems(fedalign.Config(), SimpleNamespace(model=StandIn(name=name, module=module)))
+    assert [field for field, _ in found] == ([] if narrow else ["name"])
+    assert narrow or f"slimmable last stage: resnet56; got {name}" in found[0][1]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch.nn.functional import cross_entropy
 
 from algorithms.core.network import Network
@@ -89,17 +88,12 @@ def test_the_gradient_is_beta_rho_cross_entropy_times_that_of_log_lip(regularize
     raw = value_and_gradients(kinds["none"], arrays, x, y, **context)
     lip = (raw[0].item() - entropy.item()) / (0.5 * 0.8)
     assert lip > 0
+    if regularizer == "row_norm_product":
+        norms = [arrays[name].detach().norm(dim=1).max().item() for name in ("in", "out")]
+        assert lip == pytest.approx(norms[0] * norms[1], rel=1e-4)
     for name, without in zip(arrays, plainly, strict=True):
         torch.testing.assert_close(scaled[1][name] - without, (raw[1][name] - without) * entropy.item() / lip)
     assert (scaled[1]["in"] - plainly[0]).abs().max() > 1e-3
-
-
-def test_without_normalization_the_product_of_norms_is_added_as_it_is():
-    arrays, (x, y) = some_arrays(), some_examples()
-    norms = [arrays[name].detach().norm(dim=1).max().item() for name in ("in", "out")]
-    config = finp.Config(beta=0.5, normalize="none")
-    value = finp.loss(config, net, arrays, x, y, {"rho": RHO}).item()
-    assert value - cross_entropy(net(arrays, x), y).item() == pytest.approx(0.5 * 0.8 * norms[0] * norms[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
@@ -121,16 +115,6 @@ def test_weights_of_zero_have_no_gradient_that_is_no_number(regularizer):
     assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
-def test_kernels_count_as_matrices_and_one_dimensional_arrays_do_not_count():
-    shapes = {"linear": (4, 3), "signal": (4, 3, 5), "image": (4, 3, 2, 5), "bias": (4,), "scale": ()}
-    found = _lipschitz.matrices({name: torch.zeros(shape) for name, shape in shapes.items()})
-    assert {name: tuple(each.shape) for name, each in found.items()} == {
-        "linear": (4, 3),
-        "signal": (4, 15),
-        "image": (4, 30),
-    }
-
-
 # The norms
 
 
@@ -141,17 +125,6 @@ def test_spectral_norms_are_the_largest_singular_values():
         directions = _lipschitz.advance(arrays, directions)
     expected = [torch.linalg.svdvals(arrays[name].flatten(1))[0].log().item() for name in "ab"]
     assert _lipschitz.spectral(arrays, directions).item() == pytest.approx(sum(expected), abs=1e-5)
-
-
-def test_the_directions_follow_weights_that_move_a_little_at_each_step():
-    arrays = {"a": drawn(30, 20)}
-    directions = _lipschitz.directions(arrays, torch.Generator().manual_seed(0))
-    for step in range(60):
-        arrays = {"a": arrays["a"] + 0.002 * drawn(30, 20, seed=step)}
-        directions = _lipschitz.advance(arrays, directions)
-    sigma = _lipschitz.spectral(arrays, directions).exp().item()
-    top = torch.linalg.svdvals(arrays["a"])[0].item()
-    assert 0.99 * top < sigma <= top * (1 + 1e-6)
 
 
 def jacobian_norms(arrays, x) -> list[float]:
@@ -260,11 +233,6 @@ def test_beta_zero_is_plain_training_bit_for_bit(network, regularizer, backend):
 
 
 # What is refused
-
-
-def test_a_negative_beta_is_refused():
-    with pytest.raises(ValidationError):
-        finp.Config(beta=-0.1)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from algorithms.interfaces import Run
 from algorithms.models import mlp, mnist_cnn
 from algorithms.training import dp_sgd
 from algorithms.training.dp_sgd import Config, lots, one_epoch, sampling_rate, schedule
-from datasets.components import Component, components
-from tests.algorithms.engine.test_block import DATA, a_network, a_run, models_of, stream, trained
+from datasets.components import Component
+from tests.algorithms.engine.test_block import DATA, a_network, a_run, models_of, trained
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -160,13 +160,6 @@ def test_noise_is_the_clients_own_and_the_same_again():
     assert np.corrcoef(pushed[0], pushed[2])[0, 1] < 0.5
 
 
-def test_memory_of_momentum_is_kept_from_round_to_round():
-    run = by_dp(momentum=0.9, optimizer_state="persist")
-    carried = trained(run, (0, 1), [0] * 6).optimizer_states
-    assert carried["moments"].shape == (2, 1, a_network(run).layout.size)
-    assert carried["steps"].tolist() == [2, 10]
-
-
 def test_shadow_models_are_trained_in_the_same_way():
     network, mine, found = a_network(by_dp()), DATA.client(1), []
     for config in (Config(), Config(), Config(noise_multiplier=2)):
@@ -190,10 +183,6 @@ def test_by_hand_lots_and_rates():
     assert [(lots(config, 4), sampling_rate(config, 4)) for config in (shuffled, whole, poisson)] == [(1, 1.0)] * 3
     assert schedule(shuffled, 0, None, np.random.default_rng(0)).shape == (0, 10)
     assert one_epoch(poisson, 4, np.random.default_rng(0)).tolist() == [[0, 1, 2, 3]]
-
-
-def test_lots_are_drawn_as_the_smaller_epsilon_needs_unless_told_otherwise():
-    assert Config().sampling == "poisson"
 
 
 def test_under_poisson_every_example_joins_every_lot_independently():
@@ -220,13 +209,6 @@ def test_under_poisson_a_lot_is_divided_by_its_expected_size():
     assert noise.std() == pytest.approx(1.5 / (25 / 3), rel=0.1)
 
 
-def test_poisson_trains_a_client_through_lots_of_all_sizes():
-    config = {"sampling": "poisson", "batch_size": 1, "epochs": 3, "noise_multiplier": 0.1}
-    found = trained(by_dp(**config), (0, 4), [0] * 6)
-    assert any((row < 0).all() for row in schedule(Config(**config), 7, None, stream("batches", 0)))
-    assert np.isfinite(found.params).all() and np.isfinite(found.loss).all()
-
-
 # What goes together
 
 
@@ -243,9 +225,3 @@ def test_what_has_no_gradient_of_one_example_is_refused(model, objective, word):
     run = SimpleNamespace(model=StandIn(name="net", module=module), objective=StandIn(name=objective, module=None))
     ((found, sentence),) = dp_sgd.problems(Config(), run)
     assert found == "name" and word in sentence
-
-
-def test_it_is_a_component_that_suits_the_plain_run():
-    assert components("algorithms.training")["dp_sgd"] is dp_sgd
-    assert dp_sgd.problems(by_dp().training.config, by_dp()) == []
-    assert dp_sgd.resolve(Config(), by_dp()).clients_per_job == 5

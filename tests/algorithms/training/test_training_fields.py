@@ -43,13 +43,6 @@ def test_the_last_batch_is_dropped_only_where_not_full_and_not_alone(examples, b
     assert (some != PADDING).all() or (len(some) == 1 and examples < batch)
 
 
-def test_by_hand_seven_examples_in_batches_of_three():
-    drop, keep = (Config(epochs=2, batch_size=3, drop_last=drop) for drop in (True, False))
-    assert schedule(drop, 7, None, np.random.default_rng(0)).shape == (4, 3)
-    assert schedule(keep, 7, None, np.random.default_rng(0)).shape == (6, 3)
-    assert schedule(drop, 0, None, np.random.default_rng(0)).shape == (0, 3)
-
-
 # Gradients of bounded length
 
 
@@ -92,11 +85,6 @@ def test_clipping_comes_before_weight_decay_and_momentum_as_in_pytorch(backend):
     np.testing.assert_allclose(trained(run, (0,), [0] * 6).params[0], expected, atol=2e-6)
 
 
-def test_a_limit_that_nothing_reaches_changes_no_byte():
-    free, limited = (trained(a_run("loop", clip_gradient=limit), EVERYBODY, ASSIGNMENT) for limit in (None, 1e5))
-    assert free.params.tobytes() == limited.params.tobytes()
-
-
 # Memory from round to round
 
 LASTING = {"momentum": {"momentum": 0.9, "lr": 0.1}, "adam": {"optimizer": "adam", "lr": 0.01}}
@@ -136,22 +124,6 @@ def test_two_rounds_with_memory_are_one_of_twice_the_length(backend, fields):
     assert nothing == {}
 
 
-def test_the_first_round_with_memory_is_that_without():
-    fresh, lasting = (
-        trained(a_run("loop", optimizer_state=state, **LASTING["adam"]), EVERYBODY, ASSIGNMENT)
-        for state in ("reset", "persist")
-    )
-    assert fresh.params.tobytes() == lasting.params.tobytes()
-
-
-@BACKENDS
-def test_memory_is_kept_also_where_no_step_is_taken(backend):
-    run = a_run(backend, optimizer_state="persist", epochs=0, **LASTING["adam"])
-    carried = trained(run, (0, 1), ASSIGNMENT).optimizer_states
-    size = a_network(run).layout.size
-    assert (carried["moments"].shape, carried["steps"].tolist()) == ((2, 2, size), [0, 0])
-
-
 # Less precision
 
 
@@ -187,19 +159,19 @@ def with_parts(run: Run, objective: dict[str, Any] | None = None, **model: Any) 
 
 @pytest.mark.parametrize(
     ("parts", "word"),
-    [({"BATCH_NORM": True}, "batch norm"), ({"RANDOM": True}, "dropout"), ({"objective": {"VMAP": False}}, "goal")],
+    [
+        ({}, ""),
+        ({"BATCH_NORM": True}, "batch norm"),
+        ({"RANDOM": True}, "dropout"),
+        ({"objective": {"VMAP": False}}, "goal"),
+    ],
 )
 def test_what_cannot_be_vectorized_is_trained_in_turn_and_vmap_is_refused(parts, word):
     run = with_parts(a_run(), **parts)
-    assert local_sgd.resolve(Config(), run).backend == "loop"
-    ((field, sentence),) = local_sgd.problems(Config(backend="vmap"), run)
-    assert field == "backend" and word in sentence and "loop" in sentence
+    assert local_sgd.resolve(Config(), run).backend == ("loop" if word else "vmap")
+    found = local_sgd.problems(Config(backend="vmap"), run)
+    assert [(field, word in sentence) for field, sentence in found] == ([("backend", True)] if word else [])
     assert local_sgd.problems(Config(backend="loop"), run) == []
-
-
-def test_what_can_be_vectorized_is():
-    assert local_sgd.resolve(Config(), with_parts(a_run())).backend == "vmap"
-    assert local_sgd.problems(Config(backend="vmap"), with_parts(a_run())) == []
 
 
 @pytest.mark.parametrize("module", [local_sgd, dp_sgd])
