@@ -23,8 +23,10 @@ import yaml
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
+RUN = (sys.executable, "-m", "orchestrator", "run")
 MEASURED = CHECKOUT / "docs" / "measured"
 WAIT = 60.0  # seconds between two looks at the trials of a running sweep
+PATIENCE = "resources.timeout_seconds=28800"  # beside other work, a block of clients can take hours
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Line:
     def command(self, *arguments: str) -> list[str]:
         """The command that runs the sweep, or resumes it."""
         options = [part for value in self.set for part in ("--set", value)]
-        return [sys.executable, "-m", "orchestrator", "run", f"sweeps/{self.sweep}.yaml", *options, *arguments]
+        return [*RUN, f"sweeps/{self.sweep}.yaml", *options, "--set", PATIENCE, *arguments]
 
 
 def queue() -> list[Line]:
@@ -125,7 +127,7 @@ def work(line: Line, results: Path) -> int:
             file = results / f"{line.name}-{trial}.yaml"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-            command = [sys.executable, "-m", "orchestrator", "run", str(file), "--results", str(results)]
+            command = [*RUN, str(file), "--set", PATIENCE, "--results", str(results)]
             if code := watched(line, command, results / yaml.safe_load(text)["name"]):
                 return code
     return 0

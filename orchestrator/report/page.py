@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from orchestrator.metric_names import metric
 from orchestrator.report import comparison as published
+from orchestrator.report import verdicts
 from orchestrator.report.comparison import Comparison
 from orchestrator.report.context import (
     BY_CHANCE,
@@ -29,7 +30,7 @@ from orchestrator.report.context import (
     sentence,
 )
 from orchestrator.report.data import Results, text
-from orchestrator.report.figures.catalog import CLIENTS
+from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
 from orchestrator.report.story import headline_risk, story
 from orchestrator.report.summary import (
@@ -68,6 +69,11 @@ SECTIONS = (
         "Claimed beside audited epsilon",
         "A claim is an upper bound that rests on a proof; an audit is what one attacker found. What is certified above the "
         "claim refutes it, an interval above the dashed line puts it in doubt; an audit below it proves nothing.",
+    ),
+    (
+        VERDICTS,
+        "Verdicts on published claims",
+        "By a rule and margins that were fixed beforehand; effects are over pairs of trials with the same partition and seed.",
     ),
 )
 BESIDE = "In parentheses: the value by chance, where it differs between settings."
@@ -147,7 +153,7 @@ def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any
     groups = []
     for begin, title, note in SECTIONS:
         figures = {name: b64encode(svg.encode()).decode() for name, svg in drawings.items() if name.startswith(begin)}
-        table = _audits(results) if begin == "audit" else None
+        table = {"audit": _audits, VERDICTS: _verdicts}.get(begin, lambda _: None)(results)
         if figures or table:
             anchor = begin.strip("_").replace("_", "-")
             groups.append({"anchor": anchor, "title": title, "figures": figures, "note": note, "table": table})
@@ -163,6 +169,12 @@ def _audits(results: Results) -> Grid | None:
     columns = [(one.label, partial(metric_cell, metric=one, results=results)) for one in shown]
     grid = _grid(results, [*columns, ("verdict", lambda setting: audited(setting) or DASH)])
     return grid._replace(numbers=list(grid.numbers)[:-1])
+
+
+def _verdicts(results: Results) -> Grid | None:
+    """Every measured part of a published claim; None if there is none."""
+    parts = [(one.claim["text"], part) for one in verdicts.of(results) for part in one.parts if part.effect.n]
+    return Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts]) if parts else None
 
 
 def _details(paired: Sequence[Contrast], comparison: Comparison) -> list[tuple[str, Grid]]:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.report.comparison import IRRELEVANT, leaves
-from orchestrator.report.data import Row, read_results
+from orchestrator.report.data import Results, Row, read_results
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.statistics import NAN, deviation, holm, quantile
 from orchestrator.report.summary import markdown_table
@@ -347,24 +347,43 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
     trials: dict[str, Trial] = {}
     notes = []
     for path in paths:
-        rows = list(
-            _measured(path) if any(path.glob("*.parquet")) and not (path / "manifest.json").exists() else _swept(path)
-        )
-        unfinished = sum(row["status"] != "finished" for row, _ in rows)
-        secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
-        if unfinished:
-            notes.append(f"{path.name}: {unfinished} of {len(rows)} trials have not finished; they are not used")
-        if secret:
-            notes.append(f"{path.name}: {secret} trials with secret noise cannot be repeated; they are not used")
-        for row, run in rows:
-            if row["status"] == "finished" and run.get("privacy.noise") != "secret":
-                metrics = {name: value for name, value in row.items() if isinstance(value, float | int)}
-                trials.setdefault(row["id"], Trial(row["id"], run, metrics))
+        measured = any(path.glob("*.parquet")) and not (path / "manifest.json").exists()
+        used, left = _used(_measured(path) if measured else _rows(read_results(path)), path.name)
+        notes += left
+        for trial in used:
+            trials.setdefault(trial.id, trial)
     return list(trials.values()), notes
 
 
-def _swept(path: Path) -> Iterator[tuple[Row, Run]]:
-    results = read_results(path)
+def _used(rows: Iterable[tuple[Row, Run]], name: str) -> tuple[list[Trial], list[str]]:
+    """The finished trials whose noise can be drawn again, and a sentence for each reason to leave others out."""
+    rows = list(rows)
+    unfinished = sum(row["status"] != "finished" for row, _ in rows)
+    secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
+    notes = []
+    if unfinished:
+        notes.append(f"{name}: {unfinished} of {len(rows)} trials have not finished; they are not used")
+    if secret:
+        notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
+    return [
+        Trial(row["id"], run, {key: value for key, value in row.items() if isinstance(value, float | int)})
+        for row, run in rows
+        if row["status"] == "finished" and run.get("privacy.noise") != "secret"
+    ], notes
+
+
+def of(results: Results) -> list[Verdict]:
+    """The verdicts on the claims of which these results measure a part; most sweeps have none."""
+    trials, _ = _used(_rows(results), results.name)
+    return [one for one in verdicts(list(trials)) if any(part.effect.n for part in one.parts)]
+
+
+def words(one: Verdict) -> str:
+    """The verdict of each reading, in one line."""
+    return "; ".join(f"{name}: {word}" if name else word for name, word in one.readings.items())
+
+
+def _rows(results: Results) -> Iterator[tuple[Row, Run]]:
     for trial in results.trials:
         yield trial, flat(results.configs.get(trial["id"]) or {})
 
@@ -403,8 +422,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         ours = [one for one in judged if one.claim["claim"].startswith(f"{paper}/")]
         blocks.append(f"## {PAPERS.get(paper, paper)}")
         for one in ours:
-            verdict = "; ".join(f"{name}: {word}" if name else word for name, word in one.readings.items())
-            blocks.append(f"### {one.claim['text']}\n\n{one.claim['source']}. **{verdict}**.")
+            blocks.append(f"### {one.claim['text']}\n\n{one.claim['source']}. **{words(one)}**.")
             lines = [cells(part) for part in one.parts if part.effect.n]
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))

@@ -99,12 +99,13 @@ class Projection:
 
 
 class Facts(NamedTuple):
-    """What is said of a sweep: its results and its story, and the metrics that come first, among the headline metrics."""
+    """What is said of a sweep: its results, story and verdicts, and the metrics that come first, among the headline metrics."""
 
     results: Results
     story: Story
     first: Sequence[str]
     headlines: Sequence[str]
+    verdicts: Mapping[str, str]
 
 
 def sweep_manifest(folder: Folder) -> str:
@@ -198,7 +199,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         status=status,
         started=min(times),
         ended=max(times),
-        tags=_shown_tags({}) | {"status": word},
+        tags={**_shown_tags({}), "status": word, **(facts.verdicts if facts else {})},
         note=_sweep_note(facts, pictures, experiment, run) if facts else begun_note(folder, experiment),
         finals=[Metric(name, value, max(times), 0) for name, value in (_means(facts) if facts else {}).items()],
         inputs=list(inputs.values()),
@@ -269,6 +270,7 @@ def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Dataset]:
 
 def _facts(folder: Folder) -> Facts | None:
     """What is said of a sweep; None while nothing can be, as before the first trial has ended."""
+    from orchestrator.report import verdicts
     from orchestrator.report.story import headline_risk, story
 
     with suppress(Exception):  # a note is never worth a run
@@ -276,7 +278,8 @@ def _facts(folder: Folder) -> Facts | None:
         risk = headline_risk(results)
         first = [name for name in (risk.accuracy, risk.name) if name] if risk else []
         measured = {name for name in results.metrics if any(setting.measured(name) for setting in results.settings)}
-        return Facts(results, story(results), first, headline_metrics(measured, first))
+        judged = {f"verdict.{one.claim['claim']}": verdicts.words(one) for one in verdicts.of(results)}
+        return Facts(results, story(results), first, headline_metrics(measured, first), judged)
     return None
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.metric_names import metrics
+from orchestrator.report import verdicts
 from orchestrator.report.data import Results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.attacks import attack_roc, audit, audit_example
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Drawing = Callable[[Arrangement], "Figure | None"]
+VERDICTS = "verdicts"
 CLIENTS = "clients_exposed_"  # begins the names of the figures with single clients; the rest is the clients' column
 
 
@@ -42,6 +44,7 @@ def catalog() -> dict[str, Drawing]:
         "weights": weights,
         "curvature": curvature,
         "classifier_roc": classifier_roc,
+        VERDICTS: lambda arr: verdicts.forest(verdicts.of(arr.results)),
     }
 
 

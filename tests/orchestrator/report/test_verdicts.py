@@ -14,9 +14,14 @@ import pytest
 from scipy import stats
 
 from orchestrator.cli import main
+from orchestrator.report import page
 from orchestrator.report import verdicts as rule
-from orchestrator.report.figures.arrangement import Arrangement
+from orchestrator.report.data import Results, results, rows
+from orchestrator.report.figures.arrangement import Arrangement, arrange
+from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.verdicts import Effect, Part, Trial
+from orchestrator.results.paths import Folder
+from orchestrator.tracking.projection import project_sweep
 from tests.support.pages import ROOT
 
 NAN = math.nan
@@ -240,3 +245,28 @@ def test_a_sweep_without_any_trial_of_a_claim(grouped: Arrangement) -> None:
     trials, _ = rule.read_trials([grouped.results.folder])
     assert trials and all(set(one.readings.values()) == {rule.NOT_TESTED} for one in rule.verdicts(trials))
     assert rule.forest(rule.verdicts(trials)) is None
+
+
+@pytest.fixture(scope="module")
+def har() -> Results:
+    """The measured trials of FinP on UCI HAR, as the results of their sweep."""
+    table = pd.read_parquet(ROOT / "docs" / "measured" / "finp_har.parquet")
+    configs = {key: json.loads(run) for key, run in zip(table["id"], table.pop("run"), strict=True)}
+    swept = ("objective.name", "aggregation.name", "seed")
+    return results(Path("finp-har"), rows(table), swept, configs)
+
+
+def test_a_sweep_has_the_verdicts_of_its_claims_on_its_page_and_in_mlflow(
+    har: Results, grouped: Arrangement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = {one.claim["claim"]: rule.words(one) for one in rule.of(har)}
+    assert judged["finp/loss_cov"] == "all examples: supported; 20 examples: not tested"
+    grid = page._verdicts(har)
+    assert grid and {len(line) for line in grid.lines} == {len(grid.head)} and page._verdicts(grouped.results) is None
+    figure = catalog()["verdicts"](arrange(har) or pytest.fail("nothing to draw"))
+    assert figure is not None and len(figure.axes[0].get_yticklabels()) == len(grid.lines)
+    real = rule.of(har)
+    monkeypatch.setattr(rule, "of", lambda _: real)
+    folder = Folder(grouped.results.folder)
+    wanted = project_sweep(folder, [trial["id"] for trial in grouped.results.trials], "0", "1")
+    assert wanted.tags["verdict.finp/loss_cov"] == judged["finp/loss_cov"]
