@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +14,9 @@ from attacks import _one_model as one_model
 from attacks.interfaces import Measure
 from attacks.metrics import membership
 from attacks.metrics.membership import NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
-from orchestrator.api.audit_inputs import (
-    Queried,
-    examples_of,
-    modules_of,
-    refuse_numbers,
-    refuse_overlap,
-)
+from orchestrator.api.audit_inputs import examples_of, modules_of, refuse
 from orchestrator.api.printed import shown_in_notebook
-from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
+from orchestrator.config.errors import format_value, unknown_name
 from orchestrator.report.figures.drawing import BODY, REFERENCE, RESOLUTION
 from orchestrator.report.statistics import number
 from orchestrator.report.vocabulary import PALETTE
@@ -81,23 +76,21 @@ def audit(
     Raises:
         ConfigError: an argument cannot be used; the text names all problems of the first argument that has any.
     """
-    refuse_numbers(batch_size=(batch_size, 1), seed=(seed, 0))
+    for name, given, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
+        if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
+            refuse(name, f"must be an integer >= {least}, got {format_value(given)}")
     modules = modules_of(module, references)
-    inside, outside = examples_of(members, "members"), examples_of(nonmembers, "nonmembers")
-    refuse_overlap(inside, outside, module)
-    x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
-    member = np.arange(len(y)) < len(inside.y)
-    queried = [Queried(name, one, x, y, batch_size, len(inside.y)) for name, one in modules.items()]
-    classes = queried[0].logits.shape[1]
-    for other in queried[1:]:
-        if other.logits.shape[1] != classes:
-            sentence = f"gives {other.logits.shape[1]} classes, but module gives {classes}"
-            raise ConfigError([ConfigProblem(sentence, file=other.name)])
-    norms = queried[0].gradient_norms() if gradients else None
-    outputs = Outputs(queried[0].logits, y, member)
-    found = one_model.attack(outputs, norms, [one.logits for one in queried[1:]], np.random.default_rng([seed, 0]))
-    measures = one_model.measures(found, member, np.random.default_rng([seed, 1]))
-    return Audit(tuple(measures), {name: one.ranked for name, one in found.items()}, member)
+    examples = examples_of(members, nonmembers, module, batch_size)
+    logits = {name: examples.logits(name, one) for name, one in modules.items()}
+    attacked = logits.pop("module")
+    for name, reference in logits.items():
+        if reference.shape[1] != attacked.shape[1]:
+            refuse(name, f"gives {reference.shape[1]} classes, but module gives {attacked.shape[1]}")
+    norms = examples.gradient_norms("module", module) if gradients else None
+    outputs, rng = Outputs(attacked, examples.y, examples.member), np.random.default_rng([seed, 0])
+    found = one_model.attack(outputs, norms, list(logits.values()), rng)
+    measures = one_model.measures(found, examples.member, np.random.default_rng([seed, 1]))
+    return Audit(tuple(measures), {name: one.ranked for name, one in found.items()}, examples.member)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,13 +112,10 @@ class Audit:
         """What is worth a look first, as texts: a row for each attack, with intervals, and last what guessing gives."""
         import pandas as pd
 
-        held = {(one.subject, one.metric): one for one in self.found}
-        lines = {
-            name: [_cell(held.get((name, metric))) for metric in COLUMNS] for name in dict.fromkeys(n for n, _ in held)
-        }
-        first = next(iter(lines))
-        shown = [held.get((first, metric)) for metric in COLUMNS]
-        by_chance = [NAN if one is None or np.isnan(one.value) else one.chance for one in shown]
+        measures = {(one.subject, one.metric): one for one in self.found}
+        lines = {name: [_cell(measures.get((name, metric))) for metric in COLUMNS] for name in self.ranked}
+        first = [measures.get((next(iter(lines)), metric)) for metric in COLUMNS]
+        by_chance = [NAN if one is None or np.isnan(one.value) else one.chance for one in first]
         lines[CHANCE] = [number(value, 3) for value in by_chance]
         return pd.DataFrame.from_dict(lines, orient="index", columns=list(COLUMNS.values()))
 
@@ -135,8 +125,7 @@ class Audit:
         import pandas as pd
 
         columns = ["attack", "metric", "value", "low", "high", "chance"]
-        rows = [(one.subject, one.metric, one.value, one.low, one.high, one.chance) for one in self.found]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(map(attrgetter("subject", *columns[1:]), self.found), columns=columns)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -160,7 +149,7 @@ class Audit:
     def figure(self, name: str = "roc") -> Figure:
         """Draw "roc", the curves of all attacks on logarithmic axes (Carlini et al. 2022); ConfigError for another name."""
         if name not in FIGURES:
-            raise ConfigError([ConfigProblem(unknown_name(f"no figure {name!r}", str(name), FIGURES), file="name")])
+            refuse("name", unknown_name(f"no figure {name!r}", str(name), FIGURES))
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4.8), dpi=RESOLUTION, layout="constrained", facecolor="white")

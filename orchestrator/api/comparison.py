@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
+from orchestrator.api.printed import measured
 from orchestrator.report.data import DEAL, Results, Row, Setting, repeat, text
 from orchestrator.report.frame import Contrast, compared_metrics, contrast, corrected
 from orchestrator.report.risks import main_risk
@@ -26,6 +25,7 @@ from orchestrator.results.record import read_record
 if TYPE_CHECKING:
     import pandas as pd
 
+COLUMNS = ("metric", "sweep", "setting", "mean", "low", "high", "seeds")
 DIFFERENCE = ("against", "difference", "difference_low", "difference_high", "pairs", "p", "p_holm")
 
 
@@ -50,120 +50,75 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
     """
     import pandas as pd
 
-    names = _shared(one, other, metrics)
-    alike = one.name == other.name
-    sweeps = [str(results.folder) if alike else results.name for results in (one, other)]
-    pairs = [
-        (
-            setting,
-            [
-                (partner, *_on_same_data(one, partner, other, setting))
-                for partner in one.settings
-                if _comparable(one, partner, other, setting)
-            ],
-        )
-        for setting in other.settings
-    ]
+    both = [name for name in one.metrics if name in other.metrics]
+    told = {"accuracy", *compared_metrics(one), *compared_metrics(other)}
+    names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in told] or both)
+    sweeps = [str(sweep.folder) if one.name == other.name else sweep.name for sweep in (one, other)]
+    partners = {
+        at: [_on_same_data(one, mine, other, theirs) for mine in one.settings if _comparable(one, mine, other, theirs)]
+        for at, theirs in enumerate(other.settings)
+    }
     lines: list[dict[str, Any]] = []
-    found: list[Contrast] = []
+    contrasts: list[Contrast] = []
+    places: list[int] = []  # the line of each contrast
     for name in names:
         lines += [_line(one, sweeps[0], setting, name) for setting in one.settings]
-        for setting, partners in pairs:
-            contrasts = [
-                contrast("", _label(other, setting), _label(one, partner), "", name, theirs, mine)
-                for partner, mine, theirs in partners
-            ]
-            known = [paired for paired in contrasts if paired.difference.n]
-            line = _line(other, sweeps[1], setting, name)
-            lines += [line | {"paired": paired} for paired in known] or [line]
-            found += known
-    risk = main_risk(other)
-    p_holm = dict(zip(map(id, found), (one.p_holm for one in corrected(found, risk or ())), strict=True))
-    for line in lines:
-        if paired := line.pop("paired", None):
-            d = paired.difference
-            values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, p_holm[id(paired)])
-            line |= dict(zip(DIFFERENCE, values, strict=True))
-    columns = ["metric", "sweep", "setting", "mean", "low", "high", "seeds"]
-    return pd.DataFrame(lines, columns=[*columns, *DIFFERENCE] if found else columns)
+        for at, setting in enumerate(other.settings):
+            labels = [(_label(other, setting), _label(one, mine), mine, theirs) for mine, theirs in partners[at]]
+            made = [contrast("", label, base, "", name, theirs, mine) for label, base, mine, theirs in labels]
+            made = [paired for paired in made if paired.difference.n]
+            places += range(len(lines), len(lines) + len(made))
+            contrasts += made
+            lines += [_line(other, sweeps[1], setting, name) for _ in range(max(len(made), 1))]
+    for place, paired in zip(places, corrected(contrasts, main_risk(other) or ()), strict=True):
+        d = paired.difference
+        values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, paired.p_holm)
+        lines[place] |= dict(zip(DIFFERENCE, values, strict=True))
+    return pd.DataFrame(lines, columns=[*COLUMNS, *(DIFFERENCE if contrasts else ())])
 
 
-def _shared(one: Results, other: Results, metrics: Sequence[str] | None) -> list[str]:
-    both = [name for name in one.metrics if name in other.metrics]
-    if metrics is None:
-        told = {"accuracy", *compared_metrics(one), *compared_metrics(other)}
-        return [name for name in both if name in told] or both
-    problems = [
-        ConfigProblem(unknown_name(f"no metric {name!r} of both sweeps", str(name), both), file="metrics")
-        for name in metrics
-        if name not in both
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return list(metrics)
-
-
-def _line(results: Results, name_of: str, setting: Setting, name: str) -> dict[str, Any]:
-    found = setting.estimate(name)
-    return {
-        "metric": name,
-        "sweep": name_of,
-        "setting": _label(results, setting),
-        "mean": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "seeds": found.n,
-    }
+def _line(results: Results, sweep: str, setting: Setting, name: str) -> dict[str, Any]:
+    mean = setting.estimate(name)
+    return dict(
+        zip(COLUMNS, (name, sweep, _label(results, setting), mean.mean, mean.low, mean.high, mean.n), strict=True)
+    )
 
 
 def _label(results: Results, setting: Setting) -> str:
     return setting_label(results.keys, setting.values) or "the whole sweep"
 
 
-def _on_same_data(one: Results, partner: Setting, other: Results, setting: Setting) -> tuple[Setting, Setting]:
+def _on_same_data(one: Results, mine: Setting, other: Results, theirs: Setting) -> tuple[Setting, Setting]:
     """The two settings with each trial's partition, without trials whose counterpart loaded other data."""
-    mine, theirs = (
-        {repeat(trial): trial for trial in map(partial(_dealt, results), s.trials)}
-        for results, s in ((one, partner), (other, setting))
-    )
-    for key in mine.keys() & theirs.keys():
-        loaded = _loaded(one, mine[key]), _loaded(other, theirs[key])
-        if all(loaded) and loaded[0] != loaded[1]:
-            del mine[key], theirs[key]
-    return replace(partner, trials=tuple(mine.values())), replace(setting, trials=tuple(theirs.values()))
+    repeats: list[dict[Any, Row]] = []
+    loaded: list[dict[Any, Any]] = []
+    for results, setting in ((one, mine), (other, theirs)):
+        trials = []
+        for trial in setting.trials:  # the partition's seed is the run's where data.split_seed is null
+            seed = results.value(trial, DEAL)
+            trials.append(trial | {DEAL: trial.get("seed") if seed is None else seed})
+        repeats.append({repeat(trial): trial for trial in trials})
+        records = {key: read_record(Folder(results.folder).trial(trial["id"])) for key, trial in repeats[-1].items()}
+        loaded.append({key: (record or {}).get("origin", {}).get("data") for key, record in records.items()})
+    differ = {key for key in loaded[0].keys() & loaded[1].keys() if len({loaded[0][key], loaded[1][key]} - {None}) == 2}
+    rest = [tuple(trial for key, trial in trials.items() if key not in differ) for trials in repeats]
+    return replace(mine, trials=rest[0]), replace(theirs, trials=rest[1])
 
 
-def _dealt(results: Results, trial: Row) -> Row:
-    """A trial with the seed of its partition, which is the run's where ``data.split_seed`` is null."""
-    partition = results.value(trial, DEAL)
-    return trial | {DEAL: trial.get("seed") if partition is None else partition}
-
-
-def _loaded(results: Results, trial: Row) -> str | None:
-    """The hash of the data that a trial loaded; None of a trial that has not ended."""
-    record = read_record(Folder(results.folder).trial(trial["id"])) or {}
-    data: str | None = record.get("origin", {}).get("data")
-    return data
-
-
-def _comparable(one: Results, partner: Setting, other: Results, setting: Setting) -> bool:
+def _comparable(one: Results, mine: Setting, other: Results, theirs: Setting) -> bool:
     """Whether two settings of two sweeps partition the same data and agree in the keys that could agree."""
-    mine, theirs = (dict(zip(r.keys, s.values, strict=True)) for r, s in ((one, partner), (other, setting)))
-    unlike = [key for key in mine.keys() & theirs.keys() if text(mine[key]) != text(theirs[key])]
-    if any(_values(one, key) & _values(other, key) for key in unlike):
-        return False
-    data = [{_data(results, trial) for trial in s.trials} for results, s in ((one, partner), (other, setting))]
+    for key in set(one.keys) & set(other.keys):
+        values = [{text(setting.values[r.keys.index(key)]) for setting in r.settings} for r in (one, other)]
+        unlike = text(mine.values[one.keys.index(key)]) != text(theirs.values[other.keys.index(key)])
+        if unlike and values[0] & values[1]:
+            return False
+    data = [{_data(results, trial) for trial in s.trials} for results, s in ((one, mine), (other, theirs))]
     return data[0] == data[1] and len(data[0]) == 1 and None not in data[0]
 
 
-def _values(results: Results, key: str) -> set[str]:
-    at = results.keys.index(key)
-    return {text(setting.values[at]) for setting in results.settings}
-
-
-def _data(results: Results, trial: dict[str, Any]) -> str | None:
-    """The trial's section ``data`` without the seed of the partition; None if its run is not known."""
-    held = results.configs.get(trial["id"], {}).get("data")
-    if not isinstance(held, dict):
+def _data(results: Results, trial: Row) -> str | None:
+    """What says which data a trial partitions, and how, as text; None if it is not known."""
+    fields = results.configs.get(trial["id"], {}).get("data")
+    if not isinstance(fields, dict):
         return None
-    return json.dumps({key: value for key, value in held.items() if key != "split_seed"}, sort_keys=True, default=str)
+    return json.dumps({key: value for key, value in fields.items() if key != "split_seed"}, sort_keys=True, default=str)

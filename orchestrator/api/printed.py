@@ -17,81 +17,53 @@ from orchestrator.report.frame import main_metrics
 from orchestrator.report.summary import by_setting, metric_columns, state_line
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 # Characters that mean something to LaTeX, and those of our tables that it writes in another way.
-LATEX = str.maketrans(
-    {
-        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "–": "--",
-    }
-)
+LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
+LATEX |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--"}
 NUMBER = re.compile(r"-?(\d+(\.\d+)?|∞)")
 READING = "mean ± half the width of the 95 % interval over seeds; below three seeds, their values"
 
 
-def columns(read: Results, metrics: Sequence[str] | None) -> list[str]:
-    """The metrics of a table: those that were named, else those of the table at the end of a run.
-
-    Raises:
-        ConfigError: a metric was not measured.
-    """
-    if metrics is None:
-        return main_metrics(read)
-    problems = [
-        ConfigProblem(unknown_name(f"{read.name} has no metric {name!r}", str(name), read.metrics), file="metrics")
-        for name in metrics
-        if name not in read.metrics
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return list(metrics)
+def measured(names: Sequence[str] | None, known: Sequence[str], refusal: str, default: Sequence[str]) -> list[str]:
+    """The named metrics, or the ``default``. Raises ConfigError, with the ``refusal``, for one that is not among ``known``."""
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise ConfigError(
+            ConfigProblem(unknown_name(refusal.format(name), str(name), known), file="metrics") for name in unknown
+        )
+    return list(default if names is None else names)
 
 
-def state(read: Results) -> str:
-    """The number of trials in total and by status."""
-    return state_line(read.trials).rstrip(".")
+def html(read: Results, headline: str) -> str:
+    """The headline of the results, the table of all settings, and how to read it, as HTML."""
+    names = main_metrics(read)
+    table = settings_table(read, names).to_html(index=False, border=0)
+    notes = ". ".join(filter(None, (READING, guessing(((metric(name).label, metric(name)) for name in names), read))))
+    state = f"<p><b>{escape(read.name)}</b>: {escape(state_line(read.trials))}<br>{escape(headline)}</p>"
+    return f"{state}{table}<p><small>{escape(notes)}</small></p>"
 
 
-def html(read: Results, sentence: str) -> str:
-    """The headline of the results, the table of all settings, and how to read it, as HTML.
+def settings_table(read: Results, names: Sequence[str]) -> pd.DataFrame:
+    """A line for each setting: swept values, seeds, and metrics as the summary prints them."""
+    import pandas as pd
 
-    Args:
-        read: the results.
-        sentence: the headline.
-    """
-    head, lines = settings_cells(read, main_metrics(read))
-    cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    chance = guessing(((metric(name).label, metric(name)) for name in main_metrics(read)), read)
-    notes = ". ".join(filter(None, (READING, chance)))
-    return (
-        f"<p><b>{escape(read.name)}</b>: {escape(state(read))}.<br>{escape(sentence)}</p>"
-        f"<table><thead><tr>{top}</tr></thead><tbody>{cells}</tbody></table><p><small>{escape(notes)}</small></p>"
-    )
-
-
-def settings_cells(read: Results, names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """The head and the lines of a table of all settings: swept values, seeds, and metrics as the summary prints them."""
-    return by_setting(read, metric_columns(read, [replace(metric(name), label=full_label(name)) for name in names]))
+    described = [replace(metric(name), label=full_label(name)) for name in names]
+    head, lines = by_setting(read, metric_columns(read, described))
+    return pd.DataFrame(lines, columns=head)
 
 
 def latex(read: Results, metrics: Sequence[str] | None, caption: str | None, label: str | None) -> str:
     """The table of all settings for the LaTeX package booktabs. Raises ConfigError for a metric that was not measured."""
-    import pandas as pd
-
-    names = columns(read, metrics)
-    head, lines = settings_cells(read, names)
-    left = len(read.keys)
-    rows = [[cell.translate(LATEX) for cell in line[:left]] + [in_math(cell) for cell in line[left:]] for line in lines]
-    frame = pd.DataFrame(rows, columns=[name.translate(LATEX) for name in head])
-    form = "l" * left + "r" * (len(head) - left)
-    text: str = frame.to_latex(index=False, escape=False, column_format=form, caption=caption, label=label)
+    names = measured(metrics, read.metrics, f"{read.name} has no metric {{!r}}", main_metrics(read))
+    table, left, signs = settings_table(read, names), len(read.keys), str.maketrans(LATEX)
+    for at, column in enumerate(table.columns):
+        table[column] = [cell.translate(signs) if at < left else in_math(cell) for cell in table[column]]
+    table.columns = [name.translate(signs) for name in table.columns]
+    form = "l" * left + "r" * (table.shape[1] - left)
+    text: str = table.to_latex(index=False, escape=False, column_format=form, caption=caption, label=label)
     return text
 
 

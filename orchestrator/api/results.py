@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from orchestrator.api import comparison, printed
-from orchestrator.api.models import Code, code_paths, find_trial, install_code, model_code, trained_model
+from orchestrator.api.models import Code, code_paths, install_code, trained_model
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report import data
 from orchestrator.report.data import DEAL, NoResultsError, counts, read_results
+from orchestrator.report.summary import state_line
 from orchestrator.results.paths import Folder
 from orchestrator.results.tables import join_tables, read_table
 
@@ -68,6 +70,8 @@ class Results:
     read: data.Results = field(repr=False)
     code: tuple[Path, ...] = ()
 
+    _tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+
     @property
     def name(self) -> str:
         """The name of the sweep."""
@@ -78,9 +82,9 @@ class Results:
         """One row per trial: ``id``, ``status``, swept values and seeds, then configuration and final metrics."""
         import pandas as pd
 
-        trials = self.read.trials
-        columns = dict.fromkeys(["id", "status", *self._swept, *(name for trial in trials for name in trial)])
-        return pd.DataFrame([{name: trial.get(name) for name in columns} for trial in trials], columns=list(columns))
+        rows = self.read.trials
+        columns = dict.fromkeys(["id", "status", *self._swept, *(name for row in rows for name in row)])
+        return pd.DataFrame([{name: row.get(name) for name in columns} for row in rows], columns=list(columns))
 
     @property
     def rounds(self) -> pd.DataFrame:
@@ -111,14 +115,16 @@ class Results:
         """
         import pandas as pd
 
-        statuses, lines = list(counts(self.read.trials)), []
+        lines = []
         for setting in self.read.settings:
             by_status = counts(setting.trials)
-            line: dict[str, Any] = dict(zip(self.read.keys, setting.values, strict=True))
-            line |= {"trials": len(setting.trials)} | {status: by_status.get(status, 0) for status in statuses}
+            line: dict[str, Any] = dict(zip(self.read.keys, setting.values, strict=True)) | {
+                "trials": len(setting.trials)
+            }
+            line |= {status: by_status.get(status, 0) for status in counts(self.read.trials)}
             for name in self.read.metrics:
-                one = setting.estimate(name)
-                line |= {name: one.mean, f"{name}_low": one.low, f"{name}_high": one.high, f"{name}_seeds": one.n}
+                mean = setting.estimate(name)
+                line |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high, f"{name}_seeds": mean.n}
             lines.append(line)
         return pd.DataFrame(lines)
 
@@ -203,13 +209,11 @@ class Results:
         Raises:
             ConfigError: there is no such trial or model, the trial has not finished, or its module cannot be built here.
         """
-        chosen = find_trial(self.read, trial)
-        with model_code(self.code, self.read.configs.get(chosen, {}).get("model", {})):
-            return trained_model(self.read, chosen, group)
+        return trained_model(self.read, trial, group, self.code)
 
     def __repr__(self) -> str:
         """Name, state and folder."""
-        return f"<fedpriv results of {self.name}: {printed.state(self.read)} in {self.folder}>"
+        return f"<fedpriv results of {self.name}: {state_line(self.read.trials).rstrip('.')} in {self.folder}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the headline, and the table of all settings."""
@@ -223,29 +227,17 @@ class Results:
 
     def _table(self, name: str) -> pd.DataFrame:
         """All rows of one of the trials' tables, trial after trial; empty if no trial has this table."""
-        if name not in self._tables:
-            self._tables[name] = self._read_table(name)
-        return self._tables[name].copy()
-
-    def _read_table(self, name: str) -> pd.DataFrame:
         import pandas as pd
 
-        folder, tables = Folder(self.read.folder), []
-        for trial in self.read.trials:
-            try:
-                table = read_table(folder.trial(trial["id"]).table(name))
-            except (OSError, ValueError):  # a trial that has not finished has no tables
-                continue
-            tables.append(table.add_column(0, TRIAL, pa.array([trial["id"]] * len(table), pa.string())))
-        if not tables:
-            return pd.DataFrame(columns=[TRIAL, *self._swept])
-        frame: pd.DataFrame = join_tables(tables).to_pandas()
-        by_id = {trial["id"]: trial for trial in self.read.trials}
-        for at, key in enumerate([key for key in self._swept if key not in frame]):
-            frame.insert(at + 1, key, [by_id[trial].get(key) for trial in frame[TRIAL]])
-        return frame
-
-    @cached_property
-    def _tables(self) -> dict[str, pd.DataFrame]:
-        """The tables that were read so far."""
-        return {}
+        if name not in self._tables:
+            folder, tables = Folder(self.read.folder), []
+            for trial in self.read.trials:
+                with suppress(OSError, ValueError):  # a trial that has not finished has no tables
+                    table = read_table(folder.trial(trial["id"]).table(name))
+                    tables.append(table.add_column(0, TRIAL, pa.array([trial["id"]] * len(table), pa.string())))
+            frame = join_tables(tables).to_pandas() if tables else pd.DataFrame(columns=[TRIAL])
+            by_id = {trial["id"]: trial for trial in self.read.trials}
+            for at, key in enumerate([key for key in self._swept if key not in frame]):
+                frame.insert(at + 1, key, [by_id[trial].get(key) for trial in frame[TRIAL]])
+            self._tables[name] = frame
+        return self._tables[name].copy()

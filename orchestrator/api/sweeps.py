@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,13 +20,10 @@ from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_v
 from orchestrator.config.sweep_file import Sweep, load_sweep, parse_sweep
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
-ARGUMENTS = {  # of `run`, for the options that messages of the command name
-    "--results": "results",
-    "--address": "address",
-    "--tracking-uri": "tracking_uri",
-    "--repeat-changed": "repeat_changed",
-    "--new-store": "new_store",
-}
+OPTIONS = ("results", "address", "tracking_uri", "repeat_changed", "new_store")
+ARGUMENTS = {
+    f"--{name.replace('_', '-')}": name for name in OPTIONS
+}  # by the options that messages of the command name
 
 
 @overload
@@ -102,9 +101,9 @@ def run(  # noqa: PLR0913 (the options of the command)
         choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, new_store)
         code = run_sweep(loaded, choices)
     except ConfigError as refusal:
-        # A dict has no lines, so those of the text that is made of it would only confuse.
+        # A dict has no lines, so those of the text that is made of it would only confuse; options are named as arguments.
         problems = (replace(one, line=None) if one.file == DICT else one for one in refusal.problems)
-        raise ConfigError(map(_in_python, problems)) from None
+        raise ConfigError(replace(one, file=ARGUMENTS.get(one.file, one.file)) for one in problems) from None
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return None if dry_run else load(target.expanduser().absolute() / loaded.name, loaded.code)
@@ -113,12 +112,10 @@ def run(  # noqa: PLR0913 (the options of the command)
 def _load(sweep: str | PathLike[str] | Mapping[str, Any], sets: list[str]) -> Sweep:
     if isinstance(sweep, Mapping):
         return parse_sweep(as_yaml(sweep), Path(DICT), sets)
-    try:
-        path = Path(fspath(sweep))
-    except TypeError:
+    if not isinstance(sweep, str | PathLike):
         sentence = f"must be the path of a sweep file or a dict, got {format_value(sweep)}"
-        raise ConfigError([ConfigProblem(sentence, file="sweep")]) from None
-    return load_sweep(path.expanduser(), sets)
+        raise ConfigError([ConfigProblem(sentence, file="sweep")])
+    return load_sweep(Path(sweep).expanduser(), sets)
 
 
 def as_yaml(sweep: Mapping[str, Any]) -> str:
@@ -130,42 +127,40 @@ def as_yaml(sweep: Mapping[str, Any]) -> str:
     Raises:
         ConfigError: a value is none of these, or a key is no text; every one is named.
     """
+    plain = _checked(sweep, DICT)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    with suppress(ConfigError):
+        if read(text, DICT).value == plain:
+            return text
+    # PyYAML writes YAML 1.1, and a sweep file is read as 1.2: where the two differ, JSON says it in both.
+    return json.dumps(plain, indent=1, ensure_ascii=False)
+
+
+def _checked(value: Any, argument: str) -> Any:
+    """The value as JSON has it. Raises ConfigError with all that cannot be written."""
     problems: list[ConfigProblem] = []
-    plain = _plain(sweep, (), problems)
+
+    def plain(value: Any, key: Key) -> Any:
+        value = value.tolist() if hasattr(value, "tolist") else value  # NumPy's
+        value = fspath(value) if isinstance(value, PathLike) else value
+        if isinstance(value, Mapping):
+            named = [name for name in value if not isinstance(name, str)]
+            texts = [(f"a key must be a text, got {format_value(name)}", (*key, str(name))) for name in named]
+            problems.extend(ConfigProblem(sentence, place, argument) for sentence, place in texts)
+            return {str(name): plain(one, (*key, str(name))) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(one, (*key, place)) for place, one in enumerate(value)]
+        if isinstance(value, float) and not math.isfinite(value):
+            problems.append(ConfigProblem(f"must be a finite number, got {value}", key, argument))
+        elif value is not None and not isinstance(value, bool | int | float | str):
+            what = f"{type(value).__name__} {format_value(value)}"
+            problems.append(ConfigProblem(f"must be a text, number, list or dict, got {what}", key, argument))
+        return value
+
+    made = plain(value, ())
     if problems:
         raise ConfigError(problems)
-    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
-    try:
-        same = read(text, DICT).value == plain
-    except ConfigError:
-        same = False
-    # PyYAML writes YAML 1.1, and a sweep file is read as 1.2: where the two differ, JSON says it in both.
-    return text if same else json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=True)
-
-
-def _plain(value: Any, key: Key, problems: list[ConfigProblem]) -> Any:
-    """The value as JSON has it; what cannot be written is added to ``problems``."""
-    if hasattr(value, "tolist"):  # NumPy
-        value = value.tolist()
-    if isinstance(value, PathLike):
-        value = fspath(value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        if value != value or abs(value) == float("inf"):
-            problems.append(ConfigProblem(f"must be a finite number, got {value}", key, DICT))
-        return value
-    if isinstance(value, Mapping):
-        named = [name for name in value if not isinstance(name, str)]
-        problems += [
-            ConfigProblem(f"a key must be a text, got {format_value(name)}", (*key, str(name)), DICT) for name in named
-        ]
-        return {str(name): _plain(one, (*key, str(name)), problems) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one, (*key, place), problems) for place, one in enumerate(value)]
-    what = f"{type(value).__name__} {format_value(value)}"
-    problems.append(ConfigProblem(f"must be a text, number, list or dict, got {what}", key, DICT))
-    return None
+    return made
 
 
 def _sets(changes: Mapping[str, Any]) -> list[str]:
@@ -173,13 +168,4 @@ def _sets(changes: Mapping[str, Any]) -> list[str]:
     if not isinstance(changes, Mapping):
         sentence = f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}'
         raise ConfigError([ConfigProblem(sentence, file="set")])
-    problems: list[ConfigProblem] = []
-    plain = _plain(changes, (), problems)
-    if problems:
-        raise ConfigError(replace(problem, file="set") for problem in problems)
-    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
-
-
-def _in_python(problem: ConfigProblem) -> ConfigProblem:
-    """The problem with the names that arguments have in Python."""
-    return replace(problem, file=ARGUMENTS.get(problem.file, problem.file))
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in _checked(changes, "set").items()]
