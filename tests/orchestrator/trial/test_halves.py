@@ -147,13 +147,6 @@ def test_the_history_is_who_trained_which_model(tmp_path):
     assert ((history >= 0).sum(axis=1) == 3).all()
     there = history[-1] >= 0
     assert (history[-1][there] == trial.state.assignment[there]).all()
-    resumed = opened(given(4, participation="fixed", participation_rate=0.5, clustering=TWO), tmp_path / "again", DATA)
-    while not resumed.done:
-        resumed.advance()
-        resumed = opened(
-            given(4, participation="fixed", participation_rate=0.5, clustering=TWO), tmp_path / "again", DATA
-        )
-    assert resumed.state.history.tobytes() == history.tobytes()
 
 
 def told_by(given_: dict[str, Any], folder: Path, cache: Path, replicas: int = 4) -> np.ndarray:

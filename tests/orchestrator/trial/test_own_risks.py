@@ -43,18 +43,6 @@ def test_clients_choose_by_the_risk_that_their_own_attack_found(tmp_path: Path) 
     assert {"client_mia", "client_mia, worst attacker", "client_mia, trained it"} <= subjects
 
 
-def test_a_run_that_is_resumed_has_the_same_own_risks(tmp_path: Path) -> None:
-    whole = ran(tmp_path / "whole", [ATTACK, OWN], risk_from="own")
-    run = whole.run
-    for _ in range(5):  # taken up anew before every round
-        trial = opened(run, tmp_path / "parts", DATA)
-        if not trial.done:
-            trial.advance()
-    assert trial.done
-    assert trial.state.own_risks.tobytes() == whole.state.own_risks.tobytes()
-    assert trial.state.assignment.tolist() == whole.state.assignment.tolist()
-
-
 def test_an_attack_by_clients_changes_nothing_for_those_who_trust_the_server(tmp_path: Path) -> None:
     without, beside = ran(tmp_path / "without", [ATTACK]), ran(tmp_path / "with", [ATTACK, OWN])
     for ours, theirs in zip(without.state.models, beside.state.models, strict=True):

@@ -148,14 +148,6 @@ def test_noise_that_metric_privacy_leaves_out_shows(tmp_path, monkeypatch):
     assert told(ran(distant(), tmp_path / "wrong"))["audit_mu"] > 1e3 * right
 
 
-def test_a_resumed_audit_of_metric_privacy_ends_the_same(tmp_path):
-    whole = ran(distant(), tmp_path / "whole")
-    for _ in range(3):
-        opened(distant(), tmp_path / "left", DATA).advance()
-    again = opened(distant(), tmp_path / "left", DATA)
-    assert told(again)["audit_mu"] == told(whole)["audit_mu"]
-
-
 def test_a_server_optimizer_moves_by_what_it_makes_of_the_canary(tmp_path):
     slow = ran(distant(rounds=1, aggregation={"name": "fedavgm", "lr": 0.5, "warm_start_epochs": 0}), tmp_path / "half")
     plain = ran(distant(rounds=1), tmp_path / "plain")

@@ -1,7 +1,6 @@
 """The saved state: what is written is what is read, and a run that was killed ends like one that was not."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.core.messages import Weights
 from orchestrator.results import log
 from orchestrator.trial import loop, restarts
+from orchestrator.trial.restarts import Trial
 from orchestrator.trial.state import RunState, load_state, state_bytes
 from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
@@ -101,7 +101,7 @@ def test_what_was_read_can_be_changed():
     assert_equal(load_state(content), a_state())
 
 
-# Killed and taken up again
+# Interrupted and resumed
 
 
 DATA = planted(clients=6, each=[9, 14, 11, 20, 13, 10], minority=2)
@@ -111,35 +111,50 @@ EXPLORING = clustered(
 )  # fmt: skip
 RUN = given(5, seed=3, clustering=EXPLORING, attacks=[ATTACK], training={"lr_decay": 0.9, "momentum": 0.5, "lr": 0.2})
 STEPS = 7  # two starts of two rounds, then three rounds
+UPDATES = given(5, seed=3, attacks=[{"name": "sia"}, {"name": "fedmia", "every": 2, "signals": "all"}])
+OWN = clustered("ifca_mir", preference="constant", beta=0.9, risk_from="own", warm_start_rounds=1)
+CANARIES: dict[str, Any] = {"clip": 1.0, "noise_multiplier": 1.0, "audit_every": 1}
+RUNS: dict[str, dict[str, Any]] = {
+    "seldom evaluated": RUN | {"evaluate_every": 3},
+    "attacks on updates": UPDATES,
+    "attacks on updates, restarts": UPDATES | {"clustering": clustered("ifca", restarts=2, restart_rounds=2)},
+    "attacks on updates, absent clients": UPDATES | {"participation": "poisson", "participation_rate": 0.6},
+    "attacks by clients": given(5, clustering=OWN, attacks=[ATTACK, {"name": "client_mia", "every": 2}]),
+    "canaries": given(4, privacy={"name": "global_dp", **CANARIES}),
+    "canaries of metric privacy": given(3, privacy={"name": "metric_privacy", **CANARIES}),
+    "models and absent clients": given(4, participation="fixed", participation_rate=0.5, clustering=clustered()),
+}
 
 
 class Killed(BaseException):
     """Nothing of ours catches this."""
 
 
+def end(trial: Trial) -> tuple[dict[str, Any], Any]:
+    """What a trial leaves: its tables, its weights, and its state but for when it was resumed."""
+    finished(trial)
+    return outputs(trial), plain(vars(trial.state) | {"resumed": []})
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, one_thread):
-    folder = tmp_path_factory.mktemp("undisturbed")
-    run, steps = opened(RUN, folder, DATA), 0
-    while not run.done:
-        run.advance()
-        steps += 1
-    assert steps == STEPS
-    return outputs(run)
-
-
-def assert_ends_like(folder: Path, undisturbed: dict[str, Any]) -> None:
-    kept = outputs(finished(opened(RUN, folder, DATA)))
-    assert kept.keys() == undisturbed.keys()
-    for name, value in undisturbed.items():
-        assert kept[name] == value, name
+    return end(opened(RUN, tmp_path_factory.mktemp("undisturbed"), DATA))
 
 
 def test_the_run_that_is_interrupted_has_something_to_lose(undisturbed):
-    assert undisturbed["rounds"]["round"].to_pylist() == [0, 1, 2, 3, 4]
-    assert undisturbed["clients"].num_rows == 5 * 6
-    assert set(undisturbed["attacks"]["round"].to_pylist()) == {2, 4, 5}
-    assert len(set(undisturbed["clients"]["published_risk"].to_pylist())) >= 2
+    tables = undisturbed[0]
+    assert tables["rounds"]["round"].to_pylist() == [0, 1, 2, 3, 4]
+    assert tables["clients"].num_rows == 5 * 6
+    assert set(tables["attacks"]["round"].to_pylist()) == {2, 4, 5}
+    assert len(set(tables["clients"]["published_risk"].to_pylist())) >= 2
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_path, run):
+    whole = end(opened(run, tmp_path / "whole", DATA))
+    while not (left := opened(run, tmp_path / "left", DATA)).done:
+        left.advance()
+    assert end(left) == whole
 
 
 @pytest.mark.parametrize("steps", range(STEPS + 1))
@@ -147,28 +162,12 @@ def test_a_run_that_was_left_between_rounds_ends_like_one_that_was_not(tmp_path,
     first = opened(RUN, tmp_path, DATA)
     for _ in range(steps):
         first.advance()
-    assert_ends_like(tmp_path, undisturbed)
+    assert end(opened(RUN, tmp_path, DATA)) == undisturbed
 
 
-def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_path, undisturbed):
-    for _ in range(STEPS):
-        opened(RUN, tmp_path, DATA).advance()
-    assert opened(RUN, tmp_path, DATA).done
-    assert_ends_like(tmp_path, undisturbed)
-
-
-def test_a_seldom_evaluated_run_resumes_to_the_same_end(tmp_path):
-    run = RUN | {"evaluate_every": 3}
-    whole = outputs(finished(opened(run, tmp_path / "whole", DATA)))
-    for _ in range(STEPS):
-        opened(run, tmp_path / "left", DATA).advance()
-    assert outputs(opened(run, tmp_path / "left", DATA)) == whole
-    assert whole["clients"].num_rows == 2 * 6
-
-
-def killing(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, nth: int, late: bool) -> None:
+def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int, late: bool) -> None:
     """Let the ``nth`` call of a function be the last thing that the process does, before or after it had its effect."""
-    real: Callable[..., Any] = getattr(module, name)
+    real: Callable[..., Any] = getattr(owner, name)
     calls = iter(range(10**6))
 
     def dying(*args: Any, **named: Any) -> Any:
@@ -180,40 +179,26 @@ def killing(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, nth: int, l
             raise Killed
         return result
 
-    monkeypatch.setattr(module, name, dying)
+    monkeypatch.setattr(owner, name, dying)
 
 
-# Every file of the log: rows of tables, states, and the manifest that makes them count.
-@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+# While a file of the log is written (rows, states, and the manifest that makes them count), within a round, and repeatedly.
 @pytest.mark.parametrize(
-    ("name", "nth"),
-    [*(("write_behind", nth) for nth in (0, 1, 4, 9, 14)), *(("write_atomically", nth) for nth in (0, 1, 2, 5, 13))],
+    ("owner", "name", "nth", "late", "times"),
+    [
+        *((log, "write_behind", nth, late, 1) for nth in (0, 1, 4, 9, 14) for late in (False, True)),
+        *((log, "write_atomically", nth, late, 1) for nth in (0, 1, 2, 5, 13) for late in (False, True)),
+        *((loop.Rounds, name, nth, True, 1) for name in ("_train", "_spend", "_evaluate", "_record") for nth in (1, 3)),
+        *((restarts.Trial, "_compare", nth, True, 1) for nth in (0, 1)),
+        (log, "write_atomically", 2, False, 4),
+    ],
 )
-def test_a_run_that_was_killed_while_it_saved_ends_like_one_that_was_not(
-    tmp_path, undisturbed, monkeypatch, name, nth, late
+def test_a_run_that_was_killed_ends_like_one_that_was_not(
+    tmp_path, undisturbed, monkeypatch, owner, name, nth, late, times
 ):
-    with monkeypatch.context() as patched:
-        killing(patched, log, name, nth, late)
-        with pytest.raises(Killed):
-            finished(opened(RUN, tmp_path, DATA))
-    assert_ends_like(tmp_path, undisturbed)
-
-
-@pytest.mark.parametrize("name", ["_train", "_spend", "_evaluate", "_record", "_compare"])
-@pytest.mark.parametrize("nth", [1, 3])
-def test_a_run_that_was_killed_within_a_round_ends_like_one_that_was_not(tmp_path, undisturbed, monkeypatch, name, nth):
-    with monkeypatch.context() as patched:
-        owner = restarts.Trial if name == "_compare" else loop.Rounds
-        killing(patched, owner, name, nth if name != "_compare" else nth // 2, late=True)
-        with pytest.raises(Killed):
-            finished(opened(RUN, tmp_path, DATA))
-    assert_ends_like(tmp_path, undisturbed)
-
-
-def test_a_run_killed_repeatedly_while_writing_resumes_to_the_same_end(tmp_path, undisturbed, monkeypatch):
-    for _ in range(4):
+    for _ in range(times):
         with monkeypatch.context() as patched:
-            killing(patched, log, "write_atomically", 2, late=False)
+            killing(patched, owner, name, nth, late)
             with pytest.raises(Killed):
                 finished(opened(RUN, tmp_path, DATA))
-    assert_ends_like(tmp_path, undisturbed)
+    assert end(opened(RUN, tmp_path, DATA)) == undisturbed

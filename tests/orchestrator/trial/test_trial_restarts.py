@@ -135,22 +135,14 @@ def test_both_algorithms_share_starts_and_first_rounds_to_the_bit(tmp_path):
     assert ends == [{0, 1}, {1}]
 
 
-def test_every_round_is_told_once_and_none_while_starts_are_compared(tmp_path):
-    trial, told = opened(given(5, clustering=clustered(**ROBUST)), tmp_path), []
+@pytest.mark.parametrize("resumed", [False, True])
+def test_every_round_is_told_once_and_none_while_starts_are_compared(tmp_path, resumed):
+    trial, told = opened(run := given(5, clustering=clustered(**ROBUST)), tmp_path), []
     while not trial.done:
+        trial = opened(run, tmp_path) if resumed else trial
         trial.advance()
         rows = [row["round"] for row in trial.news()]
         assert not (trial.comparing and rows)
         told += rows
     assert told == [0, 1, 2, 3, 4]
     assert trial.news() == []
-
-
-def test_a_run_taken_up_amid_the_comparison_still_tells_all_its_rounds(tmp_path):
-    run, told, done = given(5, clustering=clustered(**ROBUST)), [], False
-    while not done:
-        trial = opened(run, tmp_path)
-        trial.advance()
-        done = trial.done
-        told += [row["round"] for row in trial.news()]
-    assert told == [0, 1, 2, 3, 4]
