@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import ray
 
-from algorithms.core.messages import Doubles, Ints, Weights
+from algorithms.core.messages import Doubles, Weights
 from algorithms.interfaces import Run
 from attacks import _halves
 from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, ShadowJob, World
@@ -37,7 +37,7 @@ from orchestrator.trial.client_actors import ClientActor, LocalClients
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.worker_session import Session, Setup, prepare_session, session
+from orchestrator.trial.worker_session import Setup, prepare_session, session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -279,16 +279,28 @@ def _own_confidence(setup: Setup, attack: str, original: FinishedRun) -> Doubles
 
 def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original: FinishedRun, cache: str) -> Doubles:
     """Train replicas, or read from the cache, their confidence in every example, [replicas, n]; NaN if diverged."""
+    from algorithms.engine.federation import train_models
+
     worker = session(setup)
     run, (pool, inside) = with_shared_noise(worker.run), _halved(worker.run, attack, worker.data)
-    data, model = [pool.federation(worker.data, inside[number]) for number in numbers], original.assignment[pool.owner]
+    halves = {number: pool.federation(worker.data, inside[number]) for number in numbers}
+    model, clusters = original.assignment[pool.owner], run.clustering.config.clusters
+
+    def answers(some: Sequence[int], models: list[Weights]) -> list[Doubles]:
+        """Train replicas together, from the models that the run began with; if one diverges, each by itself."""
+        data, streams = [halves[one] for one in some], [replica_stream(run, one, original.start) for one in some]
+        try:
+            trained = train_models(run, data, worker.network, models, original.history.astype(np.int64), streams)
+        except FloatingPointError:
+            if len(some) == 1:
+                return [np.full(len(model), np.nan)]
+            return [answers([one], models)[0] for one in some]
+        return [_halves.confidence(worker.network, own, pool, model) for own in trained]
 
     def answered() -> bytes:
-        # The models that the run began with.
-        models = ClientActor().initial(setup, original.start, run.clustering.config.clusters)
-        return _packed(np.save, np.stack(_answers(run, worker, data, pool, model, numbers, original, models)))
+        return _packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))
 
-    plain = [*dependencies(run, worker.data), run.clustering.config.clusters, original.start, list(numbers)]
+    plain = [*dependencies(run, worker.data), clusters, original.start, list(numbers)]
     arrays: list[NDArray[Any]] = [
         original.history,
         worker.data.example_strengths,
@@ -296,34 +308,10 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
         pool.examples.y,
         model,
     ]
-    arrays += [array for one in data for array in (one.train.x, one.train.y, one.offsets, one.example_strengths)]
-    key = f"halves-{_digest(plain, *arrays)}"
-    confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), key, answered)))
+    for one in halves.values():
+        arrays += [one.train.x, one.train.y, one.offsets, one.example_strengths]
+    confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), f"halves-{_digest(plain, *arrays)}", answered)))
     return confidence
-
-
-def _answers(
-    run: Run,
-    worker: Session,
-    data: Sequence[Federation],
-    pool: Pool,
-    model: Ints,
-    numbers: Sequence[int],
-    original: FinishedRun,
-    models: list[Weights],
-) -> list[Doubles]:
-    """Train replicas together; if one diverges, each by itself. ``model`` [n] is the one that each example is asked of."""
-    from algorithms.engine.federation import train_models
-
-    streams = [replica_stream(run, number, original.start) for number in numbers]
-    try:
-        trained = train_models(run, data, worker.network, models, original.history.astype(np.int64), streams)
-    except FloatingPointError:
-        if len(numbers) == 1:
-            return [np.full(len(model), np.nan)]
-        alone = [([one], [number]) for one, number in zip(data, numbers, strict=True)]
-        return [_answers(run, worker, one, pool, model, number, original, models)[0] for one, number in alone]
-    return [_halves.confidence(worker.network, own, pool, model) for own in trained]
 
 
 def replica_stream(run: Run, number: int, start: int) -> Stream:

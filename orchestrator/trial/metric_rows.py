@@ -46,11 +46,6 @@ class Snapshot:
     outputs: NDArray[np.float32]
     costs: NDArray[np.float64]
 
-    @cached_property
-    def predictions(self) -> NDArray[np.int64]:
-        """The class that each model predicts for each test example, [clusters, m]."""
-        return self.outputs.argmax(axis=2)
-
     @property
     def names(self) -> list[str]:
         """The names of the models."""
@@ -67,31 +62,27 @@ class Snapshot:
         return tuple(self.data.group_names) == GROUPED
 
     @cached_property
-    def hits(self) -> NDArray[np.bool_]:
-        """Whether each model is right on each test example, [clusters, m]."""
-        return self.predictions == self.data.test.y
-
-    @cached_property
     def test_group(self) -> NDArray[np.int64]:
         """The true group of each test example's owner, -1 for nobody's examples, [m]."""
         return np.where(self.data.test_owner < 0, -1, self.data.groups[self.data.test_owner])
 
     @cached_property
-    def used(self) -> NDArray[np.int64]:
-        """The model that each test example's owner uses; for nobody's examples, the most used model, [m]."""
-        common = int(np.bincount(self.state.assignment).argmax())
-        return np.where(self.data.test_owner < 0, common, self.state.assignment[self.data.test_owner])
+    def logits(self) -> NDArray[np.float32]:
+        """Those of the model that each test example's owner uses, for nobody's examples the most used one, [m, classes]."""
+        common, owner = np.bincount(self.state.assignment).argmax(), self.data.test_owner
+        return self.outputs[np.where(owner < 0, common, self.state.assignment[owner]), np.arange(len(owner))]
+
+    @cached_property
+    def hits(self) -> NDArray[np.bool_]:
+        """Whether the model that the owner uses is right on each test example, [m]."""
+        hits: NDArray[np.bool_] = self.logits.argmax(axis=1) == self.data.test.y
+        return hits
 
     @cached_property
     def judged(self) -> NDArray[np.int64]:
         """The positions of the server's test examples: those that belong to nobody, or all if there are none."""
         unowned = np.flatnonzero(self.data.test_owner < 0)
         return unowned if len(unowned) else np.arange(len(self.data.test))
-
-    @cached_property
-    def used_hits(self) -> NDArray[np.bool_]:
-        """Whether the model that the owner uses is right on each test example, [m]."""
-        return self.hits[self.used, np.arange(len(self.used))]
 
 
 def of_own_model(values: NDArray[np.float64], assignment: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -112,13 +103,17 @@ def name_models(shot: Snapshot) -> list[str]:
 
 def round_row(shot: Snapshot) -> dict[str, Any]:
     """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an unmeasured risk) is omitted."""
-    state = shot.state
+    state, data = shot.state, shot.data
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, state.assignment).mean())}
     row["train_accuracy"] = float(of_own_model(state.accuracies, state.assignment).mean())
     row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
-    row |= risk_rows.model_columns(state, shot.preferences, shot.data) | risk_rows.moved_columns(state, shot.data)
+    row |= risk_rows.model_columns(state, shot.preferences, data) | risk_rows.moved_columns(state, data)
     if shot.two_groups:
-        row |= _sorting(shot) | (_fairness(shot) if shot.evaluated else {})
+        gaps = sorting.loss_gap(state.losses, shot.names)[data.groups == 1]
+        row["purity"] = sorting.purity(state.assignment, data.groups, len(shot.names))
+        row["loss_gap"] = float(np.mean(gaps)) if len(gaps) else float("nan")
+        row |= risk_rows.own_client_columns(state, data)
+        row |= fairness.fairness(*_predictions_by_group(shot)) if shot.evaluated else {}
     sizes = np.bincount(state.assignment, minlength=len(shot.names))
     return row | {f"clients_{name}": int(size) for name, size in zip(shot.names, sizes, strict=True)}
 
@@ -133,46 +128,27 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
     right, counted = 0.0, 0
     for g, name in enumerate(shot.data.group_names):
         of_group = shot.test_group == g
-        if of_group.any():
-            group_accuracy, clients = float(shot.used_hits[of_group].mean()), int((shot.data.groups == g).sum())
-            right, counted = right + group_accuracy * clients, counted + clients
-            row |= {f"accuracy_{name}": group_accuracy} if len(shot.data.group_names) > 1 else {}
-        if name in shot.names and of_group.any() and (shot.state.assignment == shot.names.index(name)).any():
-            row[f"model_accuracy_{name}"] = float(shot.hits[shot.names.index(name)][of_group].mean())
+        if not of_group.any():
+            continue
+        group_accuracy, clients = float(shot.hits[of_group].mean()), int((shot.data.groups == g).sum())
+        right, counted = right + group_accuracy * clients, counted + clients
+        row |= {f"accuracy_{name}": group_accuracy} if len(shot.data.group_names) > 1 else {}
+        if name in shot.names and (shot.state.assignment == (j := shot.names.index(name))).any():
+            predicted = shot.outputs[j][of_group].argmax(axis=1)
+            row[f"model_accuracy_{name}"] = float((predicted == shot.data.test.y[of_group]).mean())
     owned = shot.data.test_owner >= 0
     if owned.any():
-        row["aggregated_accuracy"] = float(shot.used_hits[owned].mean())
-    return {"accuracy": right / counted if counted else float(shot.used_hits.mean())} | row
+        row["aggregated_accuracy"] = float(shot.hits[owned].mean())
+    return {"accuracy": right / counted if counted else float(shot.hits.mean())} | row
 
 
 def _server_test(shot: Snapshot) -> dict[str, float]:
     """Return the metrics on the server's test examples, each under the model that its owner uses."""
-    logits, y = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged], shot.data.test.y[shot.judged]
-    predicted = logits.argmax(axis=1)
+    logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
+    predicted, loss = logits.argmax(axis=1), float(losses(logits, y).mean())
     f1, precision = classification.macro_f1_precision(predicted, y, shot.data.classes)
-    loss = float(losses(logits, y).mean())
-    return {
-        "test_accuracy": float((predicted == y).mean()),
-        "test_loss": loss,
-        "f1_macro": f1,
-        "precision_macro": precision,
-    }
-
-
-def _sorting(shot: Snapshot) -> dict[str, Any]:
-    """Return how clients are sorted into clusters: purity, own users of each model, and the minority's loss gap."""
-    state, groups, clusters = shot.state, shot.data.groups, len(shot.names)
-    gaps = sorting.loss_gap(state.losses, shot.names)[groups == 1]
-    return {
-        "purity": sorting.purity(state.assignment, groups, clusters),
-        "loss_gap": float(np.mean(gaps)) if len(gaps) else float("nan"),
-        **risk_rows.own_client_columns(state, shot.data),
-    }
-
-
-def _fairness(shot: Snapshot) -> dict[str, float]:
-    """Return the fairness metrics of the two groups on the test examples that clients own."""
-    return fairness.fairness(*_predictions_by_group(shot))
+    accuracy = float((predicted == y).mean())
+    return {"test_accuracy": accuracy, "test_loss": loss, "f1_macro": f1, "precision_macro": precision}
 
 
 def fairness_by_chance(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
@@ -182,8 +158,9 @@ def fairness_by_chance(shot: Snapshot, rng: np.random.Generator) -> dict[str, fl
 
 def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], int]:
     """Return predictions, labels and whether in the majority, of the test examples that clients own, and the classes."""
-    predicted, owned = shot.predictions[shot.used, np.arange(len(shot.used))].astype(np.int64), shot.test_group >= 0
-    return predicted[owned], shot.data.test.y[owned], shot.test_group[owned] == 0, shot.data.classes
+    owned = shot.test_group >= 0
+    predicted = shot.logits[owned].argmax(axis=1).astype(np.int64)
+    return predicted, shot.data.test.y[owned], shot.test_group[owned] == 0, shot.data.classes
 
 
 def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dict[str, Any]:
@@ -191,7 +168,7 @@ def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dic
     state, data = shot.state, shot.data
     clients = np.arange(data.clients)
     owned = np.bincount(data.test_owner[data.test_owner >= 0], minlength=data.clients)
-    right = np.bincount(data.test_owner[shot.used_hits & (data.test_owner >= 0)], minlength=data.clients)
+    right = np.bincount(data.test_owner[shot.hits & (data.test_owner >= 0)], minlength=data.clients)
     columns = {
         "round": np.full(data.clients, state.round - 1),
         "client": clients,
@@ -248,33 +225,30 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
 
 def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
     """Return the ROC curve on the server's test examples, micro-averaged over one-vs-rest, as columns, and its area."""
-    logits = shot.outputs[shot.used, np.arange(len(shot.used))][shot.judged]
-    false, true = classification.micro_roc(logits, shot.data.test.y[shot.judged])
+    false, true = classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged])
     columns = dict(zip(("false_positive_rate", "true_positive_rate"), classification.thin(false, true), strict=True))
     return columns, classification.area(false, true)
 
 
 def attack_rows(findings: Findings, names: list[str]) -> list[dict[str, Any]]:
     """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or client) and metric."""
-    of_models = [
+    measures = [
         (one.subject, round_, names[j], one) for _, round_, j, audit in findings.audits for one in audit.measures
     ]
-    of_clients = [
-        (attack, round_, one.subject, one)
-        for attack, round_, exposure in findings.exposures
-        for one in exposure.measures
-    ]
+    for attack, round_, exposure in findings.exposures:
+        measures += [(attack, round_, one.subject, one) for one in exposure.measures]
     return [
         {"attack": attack, "round": round_, "target": target, "metric": one.metric, "value": one.value}
         | {"low": one.low, "high": one.high, "chance": one.chance}
-        for attack, round_, target, one in of_models + of_clients
+        for attack, round_, target, one in measures
     ]
 
 
 def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
     """Return a run's final metrics: those of the last round, those over rounds, and those that components compute.
 
-    ``violations_last_half`` is the mean over the attacked rounds in the last half.
+    ``violations_last_half`` is the mean over the attacked rounds in the last half, ``converge_round`` the first round with
+    98 % of the mean accuracy of the last five evaluated ones.
     """
     rows = outcome.rows
     last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
@@ -284,7 +258,11 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
     if half:
         last["violations_last_half"] = float(np.mean(half))
     accuracies = {row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None}
-    last |= _over_rounds(accuracies) if accuracies else {}
+    if accuracies:
+        recent = list(accuracies.values())[-5:]
+        settled = float(np.mean(recent))
+        last |= {"accuracy_last5_mean": settled, "accuracy_last5_std": float(np.std(recent))}
+        last["converge_round"] = next(t for t, accuracy in accuracies.items() if accuracy >= 0.98 * settled)
     last |= ranking.over_rounds(rows)
     trained = [row["train_accuracy"] for row in rows[-5:] if row.get("train_accuracy") is not None]
     last |= {"train_accuracy_last5_mean": float(np.mean(trained))} if trained else {}
@@ -299,17 +277,6 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
     names = [name for name in ("lambda_max", "hessian_trace") if name in clients.column_names]
     columns = [clients[name].to_numpy().astype(np.float64) for name in names]
     return ranking.over_everything(*columns) if len(columns) == 2 else {}
-
-
-def _over_rounds(accuracies: dict[int, float]) -> dict[str, float]:
-    """Return mean and population standard deviation of the last five evaluated rounds, and the first with 98 % of that mean."""
-    last = list(accuracies.values())[-5:]
-    settled = float(np.mean(last))
-    return {
-        "accuracy_last5_mean": settled,
-        "accuracy_last5_std": float(np.std(last)),
-        "converge_round": next(t for t, accuracy in accuracies.items() if accuracy >= 0.98 * settled),
-    }
 
 
 def validation_metrics(

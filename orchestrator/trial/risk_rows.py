@@ -155,24 +155,25 @@ class ClientExposure:
 
 def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked."""
-    parts = [
-        (round_, np.full(len(own.score), names[j]), own)
-        for _, round_, j, audit in findings.audits
-        for own in [audit.scores]
-    ]
-    for _, round_, exposure in findings.exposures:
-        own = exposure.scores
+    parts = [(round_, [names[j]] * len(audit.scores.score), audit.scores) for _, round_, j, audit in findings.audits]
+    for own, round_ in [(exposure.scores, round_) for _, round_, exposure in findings.exposures]:
         if len(own.score):
-            parts.append((round_, np.full(len(own.score), "") if own.target is None else own.target, own))
+            parts.append((round_, [""] * len(own.score) if own.target is None else own.target.tolist(), own))
     if not parts:
         return {}
-    unmoved = [np.zeros(len(own.score), bool) if own.left is None else own.left for _, _, own in parts]
-    return {
-        "attack": [name for _, _, own in parts for name in own.attack.tolist()],
-        "round": [round_ for round_, _, own in parts for _ in own.score],
-        "target": [name for _, target, _ in parts for name in target.tolist()],
-        "client": np.concatenate([own.client for _, _, own in parts]),
-        "member": np.concatenate([own.member for _, _, own in parts]),
-        "left": np.concatenate(unmoved),
-        "score": np.concatenate([own.score for _, _, own in parts]),
+    columns = [
+        {
+            "attack": own.attack.tolist(),
+            "round": [round_] * len(own.score),
+            "target": target,
+            "client": own.client,
+            "member": own.member,
+            "left": np.zeros(len(own.score), bool) if own.left is None else own.left,
+            "score": own.score,
+        }
+        for round_, target, own in parts
+    ]
+    lists = {name: [value for one in columns for value in one[name]] for name in ("attack", "round", "target")}
+    return lists | {
+        name: np.concatenate([one[name] for one in columns]) for name in ("client", "member", "left", "score")
     }
