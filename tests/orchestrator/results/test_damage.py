@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
@@ -179,7 +180,7 @@ def test_a_state_that_is_another_trials_is_not_believed(interrupted: dict[str, P
     (trial,) = Folder(tmp_path / "results" / "tiny").trials()
     state = next(trial.state.glob("state-*"))
     arrays = load(state.read_bytes())
-    state.write_bytes(save({name: array * 0 for name, array in arrays.items()}))
+    state.write_bytes(save({name: np.zeros_like(array) for name, array in arrays.items()}))
     ends_alike(finished, tmp_path / "results")
 
 

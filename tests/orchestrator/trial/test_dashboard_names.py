@@ -46,37 +46,25 @@ def names(monkeypatch) -> list[str]:
     return found
 
 
-def test_actors_have_the_name_of_the_sweep_and_one_of_their_own(names):
+def test_actors_jobs_and_tasks_are_named_after_the_sweep_the_trial_and_the_attack(names):
     ClientPool([{}, {}], 1.0, "quickstart")
     ClientPool([{}], 1.0, "quickstart")
     assert len(set(names)) == 3
     assert all(name.startswith("clients of quickstart, ") for name in names)
-
-
-def test_what_actors_do_has_the_name_of_the_trial_that_they_do_it_for(names):
-    pool = ClientPool([{}], 1.0, "quickstart")
-    pool.title = TITLE
+    pool, tasks = ClientPool([{}], 1.0, "quickstart"), ShadowTasks(Path("shadows"), [{}], 1.0)
+    pool.title = tasks.title = TITLE
+    names.clear()
     pool.run(SimpleNamespace(), [Job("train", ()), Job("evaluate", ())])  # type: ignore[arg-type]
-    assert names[1:] == [f"ClientActor.train, {TITLE}", f"ClientActor.evaluate, {TITLE}"]
+    tasks.gathered(_shadow, "shadow_mia", [()])
+    assert names == [f"ClientActor.train, {TITLE}", f"ClientActor.evaluate, {TITLE}", f"shadow for shadow_mia, {TITLE}"]
 
 
-def test_tasks_have_the_name_of_the_attack_and_the_trial(names):
-    tasks = ShadowTasks(Path("shadows"), [{}], 1.0)
-    tasks.title = TITLE
-    tasks._task(_shadow, "shadow_mia")
-    assert names == [f"shadow for shadow_mia, {TITLE}"]
-
-
-def test_a_driver_that_takes_the_next_trial_passes_its_title_on(tmp_path):
+def test_a_driver_passes_the_title_of_the_next_trial_on_and_tune_shows_it(tmp_path):
     driver = object.__new__(Driver)  # without Tune, and without actors
     driver.clients, driver.shadows = SimpleNamespace(title=""), SimpleNamespace(title="")
     config = TrialConfig(TrialIdentity("abc", {}, None), str(tmp_path / "quickstart"), ".", PLACE, 1.0, False, TITLE)
     assert driver.reset_config({"trial": config.to_dict()})
     assert (driver.clients.title, driver.shadows.title) == (TITLE, TITLE)
     assert repr(driver) == "driver of quickstart"
-
-
-def test_tune_shows_the_title_and_finds_files_by_the_id():
-    config = TrialConfig(TrialIdentity("abc", {}, None), "results", ".", PLACE, 1.0, False, TITLE)
     trial = SimpleNamespace(config={"trial": config.to_dict()})
     assert (tune_trial_name(trial), tune_trial_id(trial)) == (TITLE, "abc")

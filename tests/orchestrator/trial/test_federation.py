@@ -1,24 +1,14 @@
-"""A run's federation: the run, the dry run and the check of memory partition the data alike."""
+"""A run's federation: what it depends on, and that the dry run partitions the data alike."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ray
-import torch
 
 from algorithms.interfaces import Run
 from datasets.federation import Federation
-from orchestrator.cluster.placement import Placement
 from orchestrator.config.run import resolve
 from orchestrator.estimates.small_runs import SmallRuns
-from orchestrator.results.log import MANIFEST
-from orchestrator.results.record import TrialIdentity
-from orchestrator.scheduling.driver import Driver
-from orchestrator.scheduling.trials import TrialConfig
-from orchestrator.trial import federation, worker_session
-from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import federation_key, partition_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -52,43 +42,10 @@ def test_equal_keys_are_equal_federations() -> None:
     assert len({*keys, *others}) == 5
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Federation]:
-    """The federations that are made from here on, and no GPU and no Ray to make them with."""
-    found: list[Federation] = []
-    build = federation.datasets.build_federation
-
-    def spied(*arguments: Any, **named: Any) -> Federation:
-        found.append(build(*arguments, **named))
-        return found[-1]
-
-    monkeypatch.setattr(federation.datasets, "build_federation", spied)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**30))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "none")
-    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 0)
-    monkeypatch.setattr(worker_session, "keep_freed_memory", lambda: None)  # it holds for the rest of a process' life
-    for name in ("put", "get"):
-        monkeypatch.setattr(ray, name, lambda value: value)
-    return found
-
-
-def opened_by_a_driver(run: Run, folder: Path) -> Federation:
-    """The federation of the trial that a driver opens, without Tune and without actors."""
-    driver: Any = object.__new__(Driver)
-    driver.clients, driver.shadows, driver._data = LocalClients(), SimpleNamespace(), ("", None)
-    identity, place = TrialIdentity("abc", run.to_dict(), None), Placement(1, 0.0, 1, 1)
-    (folder / MANIFEST).touch()
-    driver._take(TrialConfig(identity, str(folder), ".", place, 1.0, every_round=False))
-    return driver._open().data
-
-
 @pytest.mark.parametrize("split_seed", [None, 7])
-def test_the_dry_run_and_the_check_of_memory_partition_as_the_run_does(
-    tmp_path: Path, made: list[Federation], split_seed: int | None
-) -> None:
+def test_the_dry_run_partitions_as_the_run_does(split_seed: int | None) -> None:
     run = a_run(split_seed=split_seed)
-    ran = opened_by_a_driver(run, tmp_path)
-    SmallRuns(lambda run: Path()).data(run)
-    assert len(made) == 2
-    assert {content(one) for one in made} == {content(ran)}
-    assert content(ran) == content(partition_data(a_run(seed=split_seed or 1), Path()))
+    data, _ = SmallRuns(lambda run: Path()).data(run)
+    assert (
+        content(data) == content(partition_data(run, Path())) == content(partition_data(a_run(split_seed or 1), Path()))
+    )

@@ -1,9 +1,9 @@
 """Streams of random numbers: each a function of its name, and none like another."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,53 +18,28 @@ def words(seed: int, purpose: str, *place: int) -> tuple[int, ...]:
 
 
 @given(st.integers(0, 2**63), purposes, places)
-def test_a_stream_is_a_function_of_its_name(seed, purpose, place):
+def test_a_stream_is_a_function_of_its_name_and_an_integer_of_it_a_seed(seed, purpose, place):
     first, again = stream(seed, purpose, *place), stream(seed, purpose, *place)
     assert first.random(5).tolist() == again.random(5).tolist()
-    assert integer(seed, purpose, *place) == integer(seed, purpose, *place)
-
-
-def test_drawing_from_one_stream_does_not_move_another():
-    untouched = stream(0, "batches", 1, 2).random(3).tolist()
-    stream(0, "batches", 1, 1).random(1000)
-    stream(0, "selection", 1, 2).random(1000)
-    assert stream(0, "batches", 1, 2).random(3).tolist() == untouched
+    value = integer(seed, purpose, *place)
+    assert type(value) is int and 0 <= value < 2**63 and value == integer(seed, purpose, *place)
 
 
 def test_no_two_seeds_purposes_rounds_or_clients_share_a_stream():
-    names = list(product(range(4), PURPOSES, range(12), range(12)))
-    assert len({words(*name) for name in names}) == len(names)
-    few = list(product(range(40), PURPOSES))
-    assert len({words(*name) for name in few}) == len(few)
-    lists = [
+    names: list[tuple[Any, ...]] = [*product(range(4), PURPOSES, range(12), range(12)), *product(range(40), PURPOSES)]
+    names += [
         (0, "shadow_halves", k, *range(start, end)) for k in range(3) for end in range(1, 9) for start in range(end)
     ]
-    assert len({words(*name) for name in lists}) == len(lists)
+    assert len({words(*name) for name in names}) == len({*names})
 
 
-def test_streams_are_uncorrelated():
+def test_streams_are_uncorrelated_and_integers_fill_their_range():
     drawn = np.array([stream(0, "batches", 3, client).random(2000) for client in range(10)])
     correlations = np.corrcoef(drawn) - np.eye(10)
     assert abs(correlations).max() < 0.1
     assert abs(drawn.mean() - 0.5) < 0.01
-
-
-@given(st.integers(0, 2**40), purposes, places)
-def test_an_integer_is_a_seed_that_everything_takes(seed, purpose, place):
-    value = integer(seed, purpose, *place)
-    assert type(value) is int
-    assert 0 <= value < 2**63
-
-
-def test_integers_fill_their_range():
     values = [integer(0, "shadow_training", k) / 2**63 for k in range(400)]
-    assert len(set(values)) == 400
-    assert min(values) < 0.02 and max(values) > 0.98
-
-
-def test_an_unnamed_purpose_is_an_error():
-    with pytest.raises(KeyError):
-        stream(0, "whatever")
+    assert len(set(values)) == 400 and min(values) < 0.02 and max(values) > 0.98
 
 
 def test_purposes_keep_their_numbers():

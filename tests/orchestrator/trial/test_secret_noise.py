@@ -74,12 +74,6 @@ def test_the_files_of_a_trial_regenerate_its_noise_unless_it_is_secret(noise, re
     assert all("not repeatable" in note for note in record.get("notes", []))
 
 
-def test_secret_noise_differs_from_run_to_run_and_reproducible_noise_does_not(tmp_path):
-    for noise, same in (("reproducible", True), ("secret", False)):
-        one, other = (model(noisy(noise, 1.0), tmp_path / f"{noise}{i}") for i in range(2))
-        assert np.array_equal(one, other) == same
-
-
 def test_secret_noise_covers_everything_that_a_guarantee_rests_on_and_nothing_else():
     def fresh(purpose: str, **other: Any) -> bool:
         run = resolve(RUN | other)
@@ -95,12 +89,22 @@ def test_secret_noise_covers_everything_that_a_guarantee_rests_on_and_nothing_el
         assert not fresh(purpose, **local | sampled | {"privacy": {"name": "global_dp", "noise": "secret"}})
 
 
-def test_lots_and_noise_of_dp_sgd_are_secret_too(tmp_path):
+SAMPLED = {"participation": "poisson", "participation_rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("slots", "z"),
+    [({}, 1.0), ({"training": DP_SGD, "privacy": {"name": "none"}}, 0.0), ({**SAMPLED, "rounds": 12}, 0.0)],
+)
+def test_what_is_secret_differs_from_run_to_run_and_what_is_reproducible_does_not(tmp_path, slots, z):
+    """The server's noise, the lots and the noise of DP-SGD, and who takes part: equal once in 2^48 times."""
     assert dp_sgd.PRIVATE_STEPS
     for noise, same in (("reproducible", True), ("secret", False)):
-        given = RUN | {"training": DP_SGD, "privacy": {"name": "none", "noise": noise}}
-        one, other = (model(given, tmp_path / f"{noise}{i}") for i in range(2))
-        assert np.array_equal(one, other) == same
+        run = noisy(noise, z) | slots
+        run["privacy"] = {**run["privacy"], "noise": noise}
+        one, other = (finished(run, tmp_path / f"{noise}{i}").state for i in range(2))
+        assert np.array_equal(one.models[0].params, other.models[0].params) == same
+        assert np.array_equal(one.history, other.history) == (same or "participation" not in slots)
 
 
 def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
@@ -131,20 +135,6 @@ def test_a_trial_that_failed_or_was_stopped_says_so_too(tmp_path):
         outcome.give_up(folder, trial, "failed", "for a reason", identity, 0.0),
     ):
         assert record["notes"] == [SECRET_NOISE]
-
-
-def test_secret_sampling_chooses_other_clients_in_every_run(tmp_path):
-    def cohorts(noise: str, folder: str) -> list[tuple[int, ...]]:
-        given = noisy(noise, 0.0, rounds=12, participation="poisson", participation_rate=0.5)
-        trial = inline_trial(given, tmp_path / folder)
-        seen = []
-        while not trial.done:
-            trial.advance()
-            seen.append(tuple(np.flatnonzero(trial.state.statistics["weight"])))
-        return seen
-
-    assert cohorts("reproducible", "a") == cohorts("reproducible", "b")
-    assert cohorts("secret", "c") != cohorts("secret", "d")  # equal once in 2^48 times
 
 
 def test_a_choice_of_noise_that_nothing_reads_is_no_part_of_the_trial():
