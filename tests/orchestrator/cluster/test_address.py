@@ -109,12 +109,9 @@ def test_what_is_no_file_of_this_user_is_named_and_not_followed(what, served, tm
         find_target("auto", variables)
 
 
-def test_auto_without_a_cluster_here_is_refused(tmp_path):
+def test_auto_without_a_cluster_or_with_an_old_file_is_refused(tmp_path):
     with pytest.raises(ClusterError, match="no cluster runs on this machine: `ray start` would have written"):
         find_target("auto", {"RAY_TMPDIR": str(tmp_path)})
-
-
-def test_auto_with_an_old_file_is_refused(tmp_path):
     with pytest.raises(ClusterError, match="no Ray cluster answers at 127"):
         find_target("auto", left(tmp_path, f"127.0.0.1:{free_port()}"))
 
@@ -148,21 +145,22 @@ def test_a_name_that_takes_for_ever_to_look_up_is_given_up(monkeypatch):
     over.set()
 
 
-@pytest.mark.parametrize("host", ["nowhere.invalid", f"{'a' * 64}.example"])
-def test_a_host_without_a_name_is_refused(host):
-    with pytest.raises(ClusterError, match=f"no Ray cluster answers at {host}:6379"):
-        find_target(f"{host}:6379", {})
-
-
-def test_the_address_of_the_job_server_is_told_from_that_of_a_cluster():
-    with pytest.raises(ClusterError, match=r"http://head:8265 \(RAY_ADDRESS\) is where jobs are submitted"):
-        find_target(None, {"RAY_ADDRESS": "http://head:8265"})
-
-
-@pytest.mark.parametrize("address", ["head", "head:", ":6379", "head:port", "head:0", "head:70000", "ray://head"])
-def test_what_is_no_address_is_refused(address):
-    with pytest.raises(ClusterError, match="is no address of a Ray cluster: HOST:PORT"):
-        find_target(address, {})
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("nowhere.invalid:6379", "no Ray cluster answers at nowhere.invalid:6379"),
+        (f"{'a' * 64}.example:6379", "no Ray cluster answers at a"),
+        ("http://head:8265", r"http://head:8265 \(RAY_ADDRESS\) is where jobs are submitted"),
+        *(
+            (one, "is no address of a Ray cluster: HOST:PORT")
+            for one in ("head", "head:", ":6379", "head:port", "head:0")
+        ),
+        *((one, "is no address of a Ray cluster: HOST:PORT") for one in ("head:70000", "ray://head")),
+    ],
+)
+def test_what_is_no_address_or_no_host_is_refused(address, said):
+    with pytest.raises(ClusterError, match=said):
+        find_target(None, {"RAY_ADDRESS": address})
 
 
 LARGE = "name: large\nbase: {rounds: 2, data: {name: digits, clients: 8}, model: {name: mlp, hidden: [100000000]}}\n"

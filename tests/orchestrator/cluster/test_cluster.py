@@ -32,57 +32,46 @@ def started(monkeypatch):
     return SimpleNamespace(asked=asked, failing=failing)
 
 
-def test_what_was_started_is_stopped_and_dead_nodes_do_not_count(started):
+@pytest.mark.parametrize("failures", [0, 1])
+def test_what_was_started_is_stopped_and_a_start_that_fails_once_is_made_again(started, failures):
+    started.failing.starts = failures
     with ray_session(HERE, PLACE) as nodes:
-        assert nodes == [{"CPU": 2.0}]
-    assert started.asked == ["local", "shutdown"]
+        assert nodes == [{"CPU": 2.0}]  # dead nodes do not count
+    assert started.asked == ["local", "shutdown"] * (1 + failures)
 
 
-def test_a_start_that_fails_once_is_made_again_from_nothing(started):
-    started.failing.starts = 1
-    with ray_session(HERE, PLACE):
-        pass
-    assert started.asked == ["local", "shutdown", "local", "shutdown"]
+UNNAMED = Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster")
+
+
+class AuthenticationError(Exception):
+    pass
+
+
+REFUSED_TOKEN = ConnectionError("failed to connect")
+REFUSED_TOKEN.__cause__ = AuthenticationError("token mismatch")
+SLOW = RuntimeError("the machine was too slow")
 
 
 @pytest.mark.parametrize(
-    ("target", "where", "tries"),
+    ("target", "error", "said", "tries"),
     [
-        (HERE, "this machine", ["local", "shutdown", "local"]),
-        (THERE, "10.0.0.1:6379, from --address", ["10.0.0.1:6379"]),
+        (HERE, SLOW, r"cannot use Ray \(this machine\): the machine was too slow", ["local", "shutdown", "local"]),
+        (THERE, SLOW, r"cannot use Ray \(10.0.0.1:6379, from --address\): the machine was", ["10.0.0.1:6379"]),
+        (THERE, REFUSED_TOKEN, "the cluster asks for another token; see docs/cluster.md", ["10.0.0.1:6379"]),
+        (UNNAMED, SLOW, "too slow; --address local starts Ray on this machine", ["10.0.0.1:6379"]),
     ],
 )
-def test_what_fails_for_good_is_told_with_the_address(started, target, where, tries):
-    started.failing.starts = 9
-    with pytest.raises(ClusterError, match=f"cannot use Ray \\({where}\\): the machine was too slow"):
-        with ray_session(target, PLACE):
-            pass
-    assert started.asked == tries
-
-
-def test_a_token_that_the_cluster_refuses_is_named(started):
-    class AuthenticationError(Exception):
+def test_what_fails_for_good_is_told_with_the_address(started, target, error, said, tries):
+    started.failing.starts, started.failing.error = 9, error
+    with pytest.raises(ClusterError, match=said), ray_session(target, PLACE):
         pass
-
-    started.failing.starts = 9
-    started.failing.error = ConnectionError("failed to connect")
-    started.failing.error.__cause__ = AuthenticationError("token mismatch")
-    with pytest.raises(ClusterError, match="the cluster asks for another token; see docs/cluster.md"):
-        with ray_session(THERE, PLACE):
-            pass
-
-
-def test_a_cluster_that_nobody_named_and_that_cannot_be_used_can_be_left_aside(started):
-    started.failing.starts = 9
-    with pytest.raises(ClusterError, match="too slow; --address local starts Ray on this machine"):
-        with ray_session(Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster"), PLACE):
-            pass
+    assert started.asked == tries
 
 
 def test_a_cluster_that_nobody_named_is_joined_with_a_word_on_why():
     nodes = [{"CPU": 4.0}] * 3
     assert joined(THERE, nodes) == "joined the Ray cluster at 10.0.0.1:6379 (3 nodes, 12 CPUs)"
-    said = joined(Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster"), nodes)
+    said = joined(UNNAMED, nodes)
     assert said.endswith(", which /tmp/ray/ray_current_cluster names; --address local uses this machine alone")
 
 

@@ -1,6 +1,5 @@
 """What is asked of other nodes, without nodes: what one answers, and how answers are judged."""
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +9,11 @@ import pytest
 
 from orchestrator.cluster import nodes
 from orchestrator.cluster.address import StallError
-from orchestrator.results import provenance
+from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import versions
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.adapters import WORTH_SAYING, TuneCallback
+from orchestrator.tracking.events import TrialEvents
 
 TRIAL = SimpleNamespace(config={"trial": {"identity": {"id": "a"}}})
 
@@ -39,17 +39,6 @@ def test_a_node_sees_the_folder_or_not(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_node_with_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     sentence = judged((True, versions() | {"torch": "0.1"}), monkeypatch)
     assert sentence.startswith("node b (1f03aa77) has torch 0.1, unlike this process")
-
-
-def test_the_version_is_known_where_only_the_packages_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = provenance._own_version()
-
-    def missing(name: str) -> str:
-        raise provenance.PackageNotFoundError(name)
-
-    monkeypatch.setattr(provenance, "version", missing)
-    assert re.fullmatch(r"\d+\.\d+\.\d+", installed)
-    assert provenance._own_version() == installed
 
 
 class Notes:
@@ -98,22 +87,13 @@ def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
         TuneCallback(Notes(), "", 1, 0).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
 
 
-def test_a_trial_that_is_started_again_after_its_end_is_told_once() -> None:
+def test_a_trial_that_is_started_again_after_its_end_is_told_once(tmp_path) -> None:
     told: list[str] = []
-    progress = SimpleNamespace(
-        statuses={},
-        on_started=lambda trial: told.append(f"{trial} started"),
-        on_rounds=lambda trial, rows: None,
-        on_ended=lambda trial, record: (
-            told.append(f"{trial} ended"),
-            progress.statuses.update({trial: "finished"}),
-        ),
+    listener = SimpleNamespace(
+        on_started=lambda trial: told.append(f"{trial} started"), on_ended=lambda trial, record: told.append("ended")
     )
-    hearing, trial = (
-        TuneCallback(progress, "", 1, 0),
-        TRIAL,
-    )
+    hearing = TuneCallback(TrialEvents(Folder(tmp_path), [listener]), "", 1, 0)  # type: ignore[list-item]
     for _ in range(2):
-        hearing.on_trial_start(0, [], trial)
-        hearing.on_trial_result(0, [], trial, {"rows": [], "done": True, "summary": {"status": "finished"}})
-    assert told == ["a started", "a ended"]
+        hearing.on_trial_start(0, [], TRIAL)
+        hearing.on_trial_result(0, [], TRIAL, {"rows": [], "done": True, "summary": {"status": "finished"}})
+    assert told == ["a started", "ended"]

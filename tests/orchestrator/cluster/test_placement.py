@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.training.local_sgd import Config
-from orchestrator.cluster.placement import Placement, concurrent_trials, misfit, placement
+from orchestrator.cluster.placement import NO_GPU, Placement, concurrent_trials, misfit, placement
 from orchestrator.config.sweep_file import Resources
 
 counts = st.integers(1, 12)
@@ -20,26 +20,20 @@ def place(device: Any = "cpu", threads: int = 1, **resources: Any) -> Placement:
 # Bundles
 
 
-def test_on_cpus_shadow_tasks_share_the_bundles_of_the_actors():
-    found = place(client_actors=3, threads=2)
-    assert found.bundles == [{"CPU": 2.0}] * 3
-    assert (found.actors, found.shadows, found.gpu) == (3, 3, 0.0)
-
-
-@pytest.mark.parametrize(("shadows", "bundles"), [(1, 3), (3, 3), (5, 5), ("auto", 3)])
-def test_on_cpus_there_are_as_many_bundles_as_the_larger_of_the_two_needs(shadows, bundles):
-    assert len(place(client_actors=3, shadow_tasks=shadows).bundles) == bundles
-
-
-def test_on_a_gpu_shadow_tasks_have_bundles_of_their_own():
-    found = place("cuda", client_actors=3, shadow_tasks=2, clients_per_gpu=4, threads=2)
-    assert found.bundles == [{"CPU": 2.0, "GPU": 0.25}] * 5
-
-
-def test_a_gpu_is_asked_for_where_clients_train_on_one_or_a_share_is_set():
-    assert place("cuda", clients_per_gpu=1).gpu == 1.0
-    assert place("cpu", clients_per_gpu=1).gpu == 0.0
-    assert place("cpu", clients_per_gpu=5, reserve_gpu=True).gpu == 1 / 5
+@pytest.mark.parametrize(
+    ("device", "fields", "bundle", "count"),
+    [
+        ("cpu", {"threads": 2}, {"CPU": 2.0}, 3),  # shadow tasks share the bundles of the actors
+        ("cpu", {"shadow_tasks": 1}, {"CPU": 1.0}, 3),
+        ("cpu", {"shadow_tasks": 5}, {"CPU": 1.0}, 5),
+        ("cuda", {"shadow_tasks": 2, "clients_per_gpu": 4, "threads": 2}, {"CPU": 2.0, "GPU": 0.25}, 5),
+        ("cuda", {"clients_per_gpu": 1}, {"CPU": 1.0, "GPU": 1.0}, 6),
+        ("cpu", {"clients_per_gpu": 1}, {"CPU": 1.0}, 3),
+        ("cpu", {"clients_per_gpu": 5, "reserve_gpu": True}, {"CPU": 1.0, "GPU": 0.2}, 6),
+    ],
+)
+def test_the_bundles_of_three_actors_and_their_shadow_tasks(device, fields, bundle, count):
+    assert place(device, client_actors=3, **fields).bundles == [bundle] * count
 
 
 @pytest.mark.parametrize(("device", "first"), [("cpu", 0), ("cuda", 3)])
@@ -76,13 +70,8 @@ def test_what_cannot_be_placed_is_told_with_its_numbers_and_what_to_lower():
     )
 
 
-def test_a_missing_gpu_is_told():
-    found = misfit(place("cuda", client_actors=1, clients_per_gpu=4), [{"CPU": 8.0}])
-    assert found is not None
-    assert found.startswith("no GPU was found here, and a trial needs one; set base.training.device to cpu")
-
-
-def test_too_few_gpus_are_told():
+def test_a_missing_gpu_and_too_few_are_told():
+    assert misfit(place("cuda", client_actors=1, clients_per_gpu=4), [{"CPU": 8.0}]) == NO_GPU
     found = misfit(place("cuda", client_actors=6, clients_per_gpu=4), [{"CPU": 32.0, "GPU": 1.0}])
     assert found is not None
     assert "1/4 GPU each" in found

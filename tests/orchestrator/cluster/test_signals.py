@@ -61,12 +61,6 @@ def test_a_signal_interrupts_and_its_number_is_in_the_exit_code(number, code):
     assert all(signal.getsignal(one) == signal.SIG_DFL for one in ASKED)
 
 
-def test_without_a_signal_the_code_is_that_of_control_c():
-    with heeded() as asked:
-        pass
-    assert asked.code(130) == 130
-
-
 @pytest.mark.usefixtures("kept_output")
 def test_it_interrupts_once():
     """A scheduler may ask again, and a terminal that is closed asks twice: what is being saved is not interrupted."""
@@ -89,7 +83,7 @@ def test_what_is_ignored_stays_ignored(number):
     assert signal.getsignal(number) == signal.SIG_IGN
 
 
-def test_a_thread_heeds_nothing():
+def test_a_thread_heeds_nothing_and_its_code_is_that_of_control_c():
     codes = []
 
     def run() -> None:
@@ -102,13 +96,18 @@ def test_a_thread_heeds_nothing():
     assert codes == [130]
 
 
-def test_what_ray_puts_in_place_of_our_handling_is_undone():
-    with heeded() as asked:
+@pytest.mark.parametrize("starting", [True, False])
+def test_what_ray_puts_in_place_of_our_handling_is_undone_and_its_answer_while_it_starts_is_ours(starting):
+    def start_ray() -> None:
         with own_signals():
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-        with pytest.raises(KeyboardInterrupt):
-            ask(signal.SIGTERM)
-    assert asked.number == signal.SIGTERM
+            if starting:
+                ask(signal.SIGTERM)
+        ask(signal.SIGTERM)
+
+    with heeded() as asked, pytest.raises(KeyboardInterrupt):
+        start_ray()
+    assert (asked.number, asked.code(130)) == (signal.SIGTERM, 143)
 
 
 def test_a_process_without_a_handling_of_its_own_keeps_rays():
@@ -117,17 +116,6 @@ def test_a_process_without_a_handling_of_its_own_keeps_rays():
     with own_signals():
         signal.signal(signal.SIGTERM, mine)
     assert signal.getsignal(signal.SIGTERM) is mine
-
-
-def test_rays_answer_to_sigterm_while_it_starts_is_ours():
-    def start_ray() -> None:
-        with own_signals():
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-            ask(signal.SIGTERM)
-
-    with heeded() as asked, pytest.raises(KeyboardInterrupt):
-        start_ray()
-    assert asked.code(130) == 143
 
 
 def test_what_is_started_meanwhile_does_not_hear_of_a_closed_terminal():

@@ -66,8 +66,13 @@ def gone_through(folder: Path, order: random.Random, kill_after: int | None = No
     return [spec.id for spec in found.specs]
 
 
-def test_draws_do_not_depend_on_who_is_first_and_survive_a_kill(tmp_path: Path) -> None:
+def test_draws_lie_in_the_space_do_not_depend_on_who_is_first_and_survive_a_kill(tmp_path: Path) -> None:
     expected = gone_through(tmp_path / "a", random.Random(0))
+    for spec in search(tmp_path / "a").replay():
+        assert 0.001 <= spec.values["training.lr"] <= 1
+        assert spec.values["clustering.name"] == spec.run.clustering.name in ("ifca", "ifca_mir")
+        assert 1 <= spec.values["clustering.clusters"] < 6
+        assert spec.values["data.split.minority_ratio"] in (0.1, 0.2, 0.3, 0.4, 0.5)
     assert len(set(expected)) == 14
     assert gone_through(tmp_path / "b", random.Random(1)) == expected
     assert gone_through(tmp_path / "c", random.Random(2), kill_after=6) == expected
@@ -81,19 +86,6 @@ def test_results_guide_the_draws(tmp_path: Path) -> None:
         other.replay()
     assert [spec.id for spec in other.specs][:3] == ids[:3]
     assert [spec.id for spec in other.specs] != ids
-
-
-def test_draws_lie_in_the_space(tmp_path: Path) -> None:
-    found = search(tmp_path)
-    while not found.complete:
-        for spec in found.replay():
-            leave(found, spec)
-    for spec in found.specs:
-        assert 0.001 <= spec.values["training.lr"] <= 1
-        assert spec.values["clustering.name"] in ("ifca", "ifca_mir")
-        assert 1 <= spec.values["clustering.clusters"] < 6
-        assert spec.values["data.split.minority_ratio"] in (0.1, 0.2, 0.3, 0.4, 0.5)
-        assert spec.run.clustering.name == spec.values["clustering.name"]
 
 
 def test_no_more_are_under_way_than_allowed(tmp_path: Path) -> None:
