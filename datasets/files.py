@@ -7,11 +7,15 @@ import hashlib
 import http.client
 import importlib
 import importlib.util
+import io
 import socket
 import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from datasets.federation import DataError
 
@@ -19,15 +23,7 @@ PATIENCE = 10.0  # seconds without an answer after which a connection counts as 
 
 
 def read(path: Path, md5: str | None = None) -> bytes:
-    """Return the content of a file.
-
-    Args:
-        path: the file.
-        md5: the published checksum; None: not checked.
-
-    Raises:
-        DataError: the file cannot be read, or its MD5 differs from the published one.
-    """
+    """Return the content of a file. Raises DataError if it cannot be read, or has another MD5 than the published one."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -38,19 +34,25 @@ def read(path: Path, md5: str | None = None) -> bytes:
     return content
 
 
+def gray_levels(encoded: bytes | None, side: int) -> NDArray[np.uint8]:
+    """Return the gray levels [side, side] of an encoded image. Raises ValueError for another size, or what PIL raises."""
+    from PIL import Image
+
+    if encoded is None:
+        raise ValueError("it is empty")
+    image = Image.open(io.BytesIO(encoded))
+    if image.size != (side, side):  # the size is available before the image is decoded
+        raise ValueError(f"it has {image.width}x{image.height} pixels instead of {side}x{side}")
+    return np.asarray(image.convert("L"))
+
+
 def damage_error(path: Path, why: object) -> DataError:
     """Return the error for a file that exists but has the wrong content."""
     return DataError(f"{path} is damaged: {why}. Delete it and get it again")
 
 
 def absence_error(dataset: str, sought: str, remedy: str) -> DataError:
-    """Return the error for a data set that is not there.
-
-    Args:
-        dataset: its name.
-        sought: the files that were looked for, and where.
-        remedy: a sentence that says how to get them.
-    """
+    """Return the error for a data set that is not there: which files were looked for, and how to get them."""
     return DataError(f"{dataset} is absent: looked for {sought}. {remedy}")
 
 

@@ -77,31 +77,40 @@ class Roles:
         return not np.isin(source.subjects[nobody], theirs).all()
 
 
-def owners(parts: Sequence[Ints], nobodys_own: Sequence[int] | Ints = ()) -> Ints:
-    """Return the client of each example, first those of the clients, one part each, and then those of nobody."""
-    of_clients = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return np.concatenate([of_clients, np.full(len(nobodys_own), NOBODY)])
+def assigned(
+    clients: Sequence[Ints],
+    shadow: Ints,
+    test: tuple[Sequence[Ints], Ints],
+    nonmembers: tuple[Sequence[Ints], Ints],
+    validation: tuple[Sequence[Ints], Ints],
+) -> Roles:
+    """Return the roles of examples, of which those of ``test``, ``nonmembers`` and ``validation`` are the clients' or nobody's.
+
+    Args:
+        clients: for each client, the numbers of its training examples.
+        shadow: those of the shadow set.
+        test: for each client (or none), those that it holds out for accuracy, and those of nobody.
+        nonmembers: likewise the non-members.
+        validation: likewise the examples for validation.
+    """
+
+    def owned(of_clients: Sequence[Ints], of_nobody: Ints) -> tuple[Ints, Ints]:
+        owner = np.repeat(np.arange(len(of_clients)), [len(rows) for rows in of_clients])
+        rows = np.concatenate([*of_clients, of_nobody]).astype(np.int64)
+        return rows, np.concatenate([owner, np.full(len(of_nobody), NOBODY)]).astype(np.int64)
+
+    return Roles(tuple(clients), *owned(*test), *owned(*nonmembers), shadow, *owned(*validation))
 
 
-def nobodys(rows: Ints) -> Ints:
-    """Return the owner of each of ``rows``, who is nobody."""
-    return np.full(len(rows), NOBODY)
+NONE = np.empty(0, np.int64)
 
 
 def shortages(config: SourceConfig, source: Source) -> list[str]:
-    """Return the reasons why ``source`` is too small for the configuration; empty if it is large enough.
-
-    Args:
-        config: the fields of the data set.
-        source: the data set.
-
-    Returns:
-        One sentence per reason, which opens with the dotted key concerned.
-    """
+    """Return why ``source`` is too small for the configuration, a sentence each that opens with the dotted key concerned."""
     if isinstance(config, HeldOutConfig):
-        return _too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(config, source)
+        return too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(config, source)
     if isinstance(config, SharedTestConfig):
-        return _too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(config, source)
+        return too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(config, source)
     raise _no_layout(config)
 
 
@@ -116,10 +125,22 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
     Raises:
         TypeError: ``config`` is neither a `SharedTestConfig` nor a `HeldOutConfig`.
     """
+    training = rng.permutation(len(source.train))
+    testing = rng.permutation(len(source.test)) + len(source.train)
     if isinstance(config, HeldOutConfig):
-        return _with_hold_outs(config, source, rng)
+        each = _examples_per_client(config, len(training))
+        own = training[: config.clients * each].reshape(config.clients, each)
+        tests, nonmembers, validation, rest = np.split(own, np.cumsum(_hold_outs(config, each)), axis=1)
+        shadow = testing[: config.shadow_size]
+        return assigned([*rest], shadow, ([*tests], NONE), ([*nonmembers], NONE), ([*validation], NONE))
     if isinstance(config, SharedTestConfig):
-        return _with_shared_test(config, source, rng)
+        # The shadow set comes first, so that it stays the same when the number of clients is swept.
+        shadow, rest = np.split(training, [config.shadow_size])
+        each = _examples_per_client(config, len(rest))
+        sizes = *test_sizes(config, len(testing)), config.validation_size
+        test, nonmembers, validation, _ = np.split(testing, np.cumsum(sizes))
+        clients = rest[: config.clients * each].reshape(config.clients, each)
+        return assigned([*clients], shadow, ((), test), ((), nonmembers), ((), validation))
     raise _no_layout(config)
 
 
@@ -129,57 +150,12 @@ def _no_layout(config: SourceConfig) -> TypeError:
     )
 
 
-def _with_shared_test(config: SharedTestConfig, source: Source, rng: np.random.Generator) -> Roles:
-    training = rng.permutation(len(source.train))
-    testing = rng.permutation(len(source.test)) + len(source.train)
-    # The shadow set comes first, so that it stays the same when the number of clients is swept.
-    shadow, rest = np.split(training, [config.shadow_size])
-    each = _examples_per_client(config, len(rest))
-    test_size, nonmember_size = test_sizes(config, len(testing))
-    sizes = test_size, nonmember_size, config.validation_size
-    test, nonmembers, validation, _ = np.split(testing, np.cumsum(sizes))
-    return Roles(
-        clients=tuple(rest[: config.clients * each].reshape(config.clients, each)),
-        test=test,
-        test_owner=nobodys(test),
-        nonmembers=nonmembers,
-        nonmember_owner=nobodys(nonmembers),
-        shadow=shadow,
-        validation=validation,
-        validation_owner=nobodys(validation),
-    )
-
-
-def _with_hold_outs(config: HeldOutConfig, source: Source, rng: np.random.Generator) -> Roles:
-    training = rng.permutation(len(source.train))
-    testing = rng.permutation(len(source.test)) + len(source.train)
-    each = _examples_per_client(config, len(training))
-    own = training[: config.clients * each].reshape(config.clients, each)
-    tests, nonmembers, validation = _hold_outs(config, each)
-    held_out = tests + nonmembers + validation
-    return Roles(
-        clients=tuple(own[:, held_out:]),
-        test=own[:, :tests].ravel(),
-        test_owner=np.repeat(np.arange(config.clients), tests),
-        nonmembers=own[:, tests : tests + nonmembers].ravel(),
-        nonmember_owner=np.repeat(np.arange(config.clients), nonmembers),
-        shadow=testing[: config.shadow_size],
-        validation=own[:, tests + nonmembers : held_out].ravel(),
-        validation_owner=np.repeat(np.arange(config.clients), validation),
-    )
-
-
 def _examples_per_client(config: SourceConfig, available: int) -> int:
     return config.examples_per_client or available // config.clients
 
 
 def test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
-    """Return the number of test examples for accuracy and the number of non-members.
-
-    Args:
-        config: the fields of the data set.
-        available: the number of published test examples.
-    """
+    """Return how many of the ``available`` published test examples are for accuracy, and how many are non-members."""
     test, nonmembers, half = config.test_size, config.nonmember_size, (available - config.validation_size) // 2
     return half if test is None else test, half if nonmembers is None else nonmembers
 
@@ -192,7 +168,8 @@ def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int, int]:
     return left - left // 2, left // 2, validation
 
 
-def _too_few_for_clients(config: SourceConfig, source: Source, shadow: int) -> list[str]:
+def too_few_for_clients(config: SourceConfig, source: Source, shadow: int, mean: str = "") -> list[str]:
+    """Return what the training examples are too few for, less ``shadow`` of them."""
     total = len(source.train)
     if shadow > total:
         return [f"data.shadow_size: {source.name} has {total} training examples, fewer than {shadow}"]
@@ -203,7 +180,7 @@ def _too_few_for_clients(config: SourceConfig, source: Source, shadow: int) -> l
     size, largest = config.examples_per_client, available // config.clients
     if size is not None and size > largest:
         return [
-            f"data.examples_per_client: {config.clients} clients can have at most {largest} each, not {size} ({left})"
+            f"data.examples_per_client: {config.clients} clients can have at most {largest} each{mean}, not {size} ({left})"
         ]
     return []
 
@@ -213,28 +190,32 @@ def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
     validation, available = config.validation_size, len(source.test)
     if 1 <= test <= available - nonmembers - validation:
         return []
-    sizes = f"{test} examples for accuracy and {nonmembers} non-members (data.nonmember_size)"
+    key, sizes = "data.test_size", f"{test} examples for accuracy"
     if validation:
-        sizes = f"{validation} examples for validation, {test} for accuracy (data.test_size; at least 1) and " + (
-            f"{nonmembers} non-members (data.nonmember_size)"
-        )
-    key = "data.validation_size" if validation else "data.test_size"
-    return [f"{key}: {sizes} are more than the {available} test examples of {source.name} allow"]
+        key = "data.validation_size"
+        sizes = f"{validation} examples for validation, {test} for accuracy (data.test_size; at least 1)"
+    return [
+        f"{key}: {sizes} and {nonmembers} non-members (data.nonmember_size) are more than the {available} test examples of "
+        f"{source.name} allow"
+    ]
 
 
 def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
-    found = []
     each = _examples_per_client(config, len(source.train))
     tests, nonmembers, validation = _hold_outs(config, each)
-    held_out = tests + nonmembers + validation
-    if each and not (nonmembers and held_out < each):
+    left, problems = each - tests - nonmembers - validation, too_few_for_shadow(config, source)
+    if each and not (nonmembers and left > 0):
         besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
-        found.append(
-            f"data.held_out: of {each} examples of a client, {config.held_out:g} leaves {each - held_out} to "
-            f"train on, {tests} for accuracy and {nonmembers} as non-members{besides}; each must be at least 1"
+        problems.insert(
+            0,
+            f"data.held_out: of {each} examples of a client, {config.held_out:g} leaves {left} to train on, {tests} for "
+            f"accuracy and {nonmembers} as non-members{besides}; each must be at least 1",
         )
-    if config.shadow_size is not None and config.shadow_size > len(source.test):
-        found.append(
-            f"data.shadow_size: {source.name} has {len(source.test)} test examples, fewer than {config.shadow_size}"
-        )
-    return found
+    return problems
+
+
+def too_few_for_shadow(config: HeldOutConfig, source: Source) -> list[str]:
+    """Return that the published test set is too small for the shadow set."""
+    if (config.shadow_size or 0) <= len(source.test):
+        return []
+    return [f"data.shadow_size: {source.name} has {len(source.test)} test examples, fewer than {config.shadow_size}"]

@@ -36,6 +36,11 @@ class SourceConfig(Config):
         """Whether examples are set aside for validation."""
         return bool(self.VALIDATION and getattr(self, self.VALIDATION))
 
+    def validation_count(self, held_out: int) -> int:
+        """Return how many of the ``held_out`` examples of a client are for validation: none, or the share but at least one."""
+        share: float = getattr(self, "validation_share", 0.0)
+        return max(1, round(share * held_out)) if share else 0
+
     def dump_read(self) -> dict[str, Any]:
         """Return the fields that are read; that for validation only if it is set, so that it changes no other id."""
         plain = super().dump_read()
@@ -75,10 +80,6 @@ class HeldOutConfig(SourceConfig):
     validation_share: float = Field(
         0.0, ge=0, lt=1, description="share of the held-out examples that measures validation accuracy, for tune"
     )
-
-    def validation_count(self, held_out: int) -> int:
-        """Return how many of ``held_out`` examples are for validation: none, or the share but at least one."""
-        return max(1, round(self.validation_share * held_out)) if self.validates else 0
 
 
 class StatisticsConfig(SharedTestConfig):

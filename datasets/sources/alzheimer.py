@@ -20,7 +20,6 @@ import io
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets import files
@@ -70,62 +69,28 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
 
 def parse(content: bytes, path: Path) -> Examples:
-    """Decode the images and labels of a parquet file.
-
-    Args:
-        content: the bytes of the file.
-        path: its path, for error messages.
-
-    Returns:
-        Images, uint8 [n, 1, 128, 128], and labels in 0..3.
+    """Decode the images, uint8 [n, 1, 128, 128], and labels in 0..3 of a parquet file.
 
     Raises:
-        DataError: the file is damaged; the message names the file and the row.
+        DataError: the file is damaged; the message names the file ``path`` and the row.
     """
-    encoded, labels = _columns(content, path)
-    x = np.empty((len(encoded), 1, SIDE, SIDE), np.uint8)
-    for row, (image, label) in enumerate(zip(encoded, labels, strict=True)):
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(io.BytesIO(content), columns=["image", "label"])
+    except (ValueError, OSError) as error:  # pyarrow's own errors are one or the other
+        raise files.damage_error(path, " ".join(str(error).split())) from error
+    x = np.empty((len(frame), 1, SIDE, SIDE), np.uint8)
+    for row, (image, label) in enumerate(zip(frame["image"], frame["label"], strict=True)):
         try:
-            x[row, 0] = _decode(image)
+            x[row, 0] = files.gray_levels(image["bytes"], SIDE)
         except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
             raise files.damage_error(path, f"the image in row {row} cannot be read ({error})") from error
         if label not in range(CLASSES):
             raise files.damage_error(
                 path, f"the label in row {row} is {label}; it must be an integer in 0..{CLASSES - 1}"
             )
-    return Examples(x, np.array(labels, np.int64))
-
-
-def _columns(content: bytes, path: Path) -> tuple[list[bytes | None], list[int | None]]:
-    """Return the encoded images and the labels, row by row."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.ParquetFile(pa.BufferReader(content)).read()
-    except (ValueError, OSError) as error:  # pyarrow's own errors are one or the other
-        raise files.damage_error(path, " ".join(str(error).split())) from error
-    names = set(table.column_names)
-    if not {"image", "label"} <= names:
-        raise files.damage_error(path, f"it has the columns {', '.join(sorted(names))} and not image and label")
-    image, label = table.schema.field("image").type, table.schema.field("label").type
-    if not (pa.types.is_struct(image) and image.get_field_index("bytes") >= 0 and pa.types.is_integer(label)):
-        raise files.damage_error(
-            path, f"image must be a struct with bytes and label an integer; they are {image} and {label}"
-        )
-    return table["image"].combine_chunks().field("bytes").to_pylist(), table["label"].to_pylist()
-
-
-def _decode(encoded: bytes | None) -> NDArray[np.uint8]:
-    """Return the gray levels [128, 128] of an encoded image."""
-    from PIL import Image
-
-    if encoded is None:
-        raise ValueError("it is empty")
-    image = Image.open(io.BytesIO(encoded))
-    if image.size != (SIDE, SIDE):  # the size is available before the image is decoded
-        raise ValueError(f"it has {image.width}x{image.height} pixels instead of {SIDE}x{SIDE}")
-    return np.asarray(image.convert("L"))
+    return Examples(x, frame["label"].to_numpy(np.int64))
 
 
 def _found(folder: Path, part: str) -> list[Path]:

@@ -18,7 +18,6 @@ Without test files, a fixed stratified tenth of the training images is the test 
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,9 +95,6 @@ def _pool(paths: list[Path]) -> Examples:
 def leaf(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Read a JSON file of LEAF.
 
-    Args:
-        content: the bytes of the file.
-
     Yields:
         For each user, in the file's order: pixels in 0..1 [n, 784] and labels [n].
     """
@@ -110,9 +106,6 @@ def leaf(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
 
 def parquet(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Read a parquet file with the columns that the module's docstring names.
-
-    Args:
-        content: the bytes of the file.
 
     Yields:
         For each batch of rows: pixels [n, 784], in 0..255 (integers) or 0..1 (floats), and labels [n].
@@ -131,20 +124,12 @@ def parquet(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     for batch in table.iter_batches(columns=["image", label]):
         images = batch.column("image")
         if pa.types.is_struct(images.type):
-            pixels = np.stack([_decode(encoded) for encoded in images.field("bytes").to_pylist()])
+            pixels = np.stack(
+                [files.gray_levels(encoded, SIDE).ravel() for encoded in images.field("bytes").to_pylist()]
+            )
         else:
             pixels = images.flatten().to_numpy(zero_copy_only=False).reshape(len(images), -1)
         yield pixels, batch.column(label).to_numpy(zero_copy_only=False)
-
-
-def _decode(encoded: bytes) -> NDArray[np.uint8]:
-    """Return the 784 gray levels of an encoded image."""
-    from PIL import Image
-
-    image = Image.open(io.BytesIO(encoded)).convert("L")
-    if image.size != (SIDE, SIDE):
-        raise ValueError(f"an image has {image.width}x{image.height} pixels instead of {SIDE}x{SIDE}")
-    return np.asarray(image).ravel()
 
 
 def _gray_levels(images: NDArray[Any]) -> NDArray[np.uint8]:
@@ -167,13 +152,9 @@ def _labels(labels: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 def _first_occurrences(x: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Return for each image whether no earlier image equals it, pixel by pixel, [n]."""
-    seen: set[bytes] = set()
-    first = np.empty(len(x), np.bool_)
-    for i, image in enumerate(x):
-        digest = hashlib.blake2b(image.data, digest_size=16).digest()
-        first[i] = digest not in seen
-        seen.add(digest)
-    return first
+    seen: dict[bytes, int] = {}
+    digests = (hashlib.blake2b(image.data, digest_size=16).digest() for image in x)
+    return np.array([seen.setdefault(digest, i) == i for i, digest in enumerate(digests)], np.bool_)
 
 
 def _check_background(train: Examples, place: Path) -> None:

@@ -80,10 +80,6 @@ def _windows(folder: Path, part: str) -> tuple[Examples, Ints]:
 def table(path: Path, columns: int) -> Floats:
     """Read a text file with the same number of finite numbers in every line.
 
-    Args:
-        path: the file.
-        columns: the numbers per line.
-
     Returns:
         float32 [lines, columns].
 

@@ -31,7 +31,7 @@ from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import Federation, Ints, Source
 from datasets.interfaces import RngFor
-from datasets.roles import Roles, nobodys, owners
+from datasets.roles import Roles, assigned
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 
 Row = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
@@ -115,8 +115,12 @@ def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
     """Return why ``source`` cannot be partitioned as configured, one sentence each, those of `problems` included."""
-    found = problems(config, data_config) + _too_few(data_config, source)
-    if found:
+    if isinstance(data_config, HeldOutConfig):
+        too_few = roles.too_few_for_clients(data_config, source, 0, " on average")
+        too_few += roles.too_few_for_shadow(data_config, source)
+    else:
+        too_few = roles.shortages(data_config, source)
+    if found := problems(config, data_config) + too_few:
         return found
     counts, place = _asked(config, data_config, source), _origin(config)
     if counts.shape[1] != source.classes:
@@ -131,7 +135,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     ]
     share = _test_share(config, data_config)
     for i, (total, held_out) in enumerate(zip(counts.sum(axis=1), _own_tests(counts, share).sum(axis=1), strict=True)):
-        validation = _own_validation(data_config, held_out)
+        validation = data_config.validation_count(held_out)
         if not validation < held_out < total:
             besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
             found.append(
@@ -156,19 +160,9 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
     parts = cut(source.test.y, _of_the_test_set(data_config, source), rng_for("validation"))
     first, second, validation, _ = (part + len(source.train) for part in parts)
     server, nonmembers, shadow = (first, second, shadow) if shared else (second, leftover, first)
-    cuts = [len(rows) - _own_validation(data_config, len(rows)) for rows in own_tests]
-    own_validation = [rows[at:] for rows, at in zip(own_tests, cuts, strict=True)]
-    own_tests = [rows[:at] for rows, at in zip(own_tests, cuts, strict=True)]
-    return Roles(
-        clients=tuple(own),
-        test=np.concatenate([*own_tests, server]),
-        test_owner=owners(own_tests, server),
-        nonmembers=nonmembers,
-        nonmember_owner=nobodys(nonmembers),
-        shadow=shadow,
-        validation=np.concatenate([*own_validation, validation]),
-        validation_owner=owners(own_validation, validation),
-    )
+    cuts = [len(rows) - data_config.validation_count(len(rows)) for rows in own_tests]
+    testing, validating = zip(*(np.split(rows, [at]) for rows, at in zip(own_tests, cuts, strict=True)), strict=True)
+    return assigned(own, shadow, (testing, server), ((), nonmembers), (validating, validation))
 
 
 def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
@@ -267,11 +261,6 @@ def _own_tests(counts: Ints, share: float) -> Ints:
     return np.array([portions(row, round(share * row.sum())) for row in counts])
 
 
-def _own_validation(data_config: SourceConfig, held_out: int) -> int:
-    """Return how many of the ``held_out`` tests of a client are for validation."""
-    return data_config.validation_count(held_out) if isinstance(data_config, HeldOutConfig) else 0
-
-
 def _counted(y: Ints, source: Source) -> Ints:
     return np.bincount(y, minlength=source.classes)
 
@@ -301,19 +290,3 @@ def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
         parts.append(portions(counted, size))
         counted = counted - parts[-1]
     return np.stack(parts)
-
-
-def _too_few(data_config: SourceConfig, source: Source) -> list[str]:
-    """Return what ``source`` is too small for, whatever the class counts."""
-    if not isinstance(data_config, HeldOutConfig):
-        return roles.shortages(data_config, source)
-    found, total, tests = [], len(source.train), len(source.test)
-    clients, each = data_config.clients, data_config.examples_per_client
-    if each is not None and clients * each > total:
-        found.append(
-            f"data.examples_per_client: {clients} clients can have at most {total // clients} each on average, not {each} "
-            f"({total} training examples of {source.name})"
-        )
-    if data_config.shadow_size is not None and data_config.shadow_size > tests:
-        found.append(f"data.shadow_size: {source.name} has {tests} test examples, fewer than {data_config.shadow_size}")
-    return found

@@ -41,8 +41,8 @@ from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Federation, Ints, Source
 from datasets.interfaces import RngFor
-from datasets.roles import Roles, nobodys
-from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
+from datasets.roles import Roles, assigned
+from datasets.source_configs import SharedTestConfig, SourceConfig
 
 ATTEMPTS = 1000  # draws of fedml before it gives up
 
@@ -131,7 +131,7 @@ def _assign(config: Config, data_config: SourceConfig, source: Source, rng_for: 
     if isinstance(data_config, SharedTestConfig) or (config.algorithm != "capped" and limit is None):
         leftover = leftover[:0]  # the few examples that rounding leaves over are too few for non-members
     nonmembers = np.concatenate([pool.nonmembers, leftover])
-    return replace(pool, clients=clients, nonmembers=nonmembers, nonmember_owner=nobodys(nonmembers))
+    return replace(pool, clients=clients, nonmembers=nonmembers, nonmember_owner=np.full(len(nonmembers), roles.NOBODY))
 
 
 def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
@@ -140,21 +140,12 @@ def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.ran
     Its examples are in the publisher's order.
     """
     if isinstance(data_config, SharedTestConfig):
-        assigned = roles.assign(_single(data_config), source, rng)
-        return replace(assigned, clients=(np.sort(assigned.clients[0]),))
+        single = roles.assign(_single(data_config), source, rng)
+        return replace(single, clients=(np.sort(single.clients[0]),))
     testing = rng.permutation(len(source.test)) + len(source.train)
     shadow, nonmembers, held_out = np.split(testing, np.cumsum([_shadow_size(data_config), config.nonmember_size]))
-    test, validation = np.split(held_out, [len(held_out) - _validation_size(data_config, len(held_out))])
-    return Roles(
-        clients=(np.arange(len(source.train)),),
-        test=test,
-        test_owner=nobodys(test),
-        nonmembers=nonmembers,
-        nonmember_owner=nobodys(nonmembers),
-        shadow=shadow,
-        validation=validation,
-        validation_owner=nobodys(validation),
-    )
+    test, validation = np.split(held_out, [len(held_out) - data_config.validation_count(len(held_out))])
+    return assigned([np.arange(len(source.train))], shadow, ((), test), ((), nonmembers), ((), validation))
 
 
 def shares(config: Config, clients: int, by_class: Sequence[Ints], rng: np.random.Generator) -> list[Ints]:
@@ -165,9 +156,6 @@ def shares(config: Config, clients: int, by_class: Sequence[Ints], rng: np.rando
         clients: the number of clients.
         by_class: for each class, the numbers of its examples.
         rng: the generator.
-
-    Returns:
-        For each client, the numbers of its examples.
 
     Raises:
         DataError: no draw of fedml gave every client at least ``min_size`` examples.
@@ -232,12 +220,7 @@ def _single(data_config: SharedTestConfig) -> SharedTestConfig:
 
 def _shadow_size(data_config: SourceConfig) -> int:
     """Return the size of the shadow set, which is part of the published test set or of the training examples."""
-    return data_config.shadow_size or 0 if isinstance(data_config, SharedTestConfig | HeldOutConfig) else 0
-
-
-def _validation_size(data_config: SourceConfig, held_out: int) -> int:
-    """Return how many of ``held_out`` examples of the published test set are for validation."""
-    return data_config.validation_count(held_out) if isinstance(data_config, HeldOutConfig) else 0
+    return getattr(data_config, "shadow_size", None) or 0
 
 
 def _too_few_for_test(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
@@ -246,7 +229,7 @@ def _too_few_for_test(config: Config, data_config: SourceConfig, source: Source)
         return roles.shortages(_single(data_config), source)
     shadow, examples = _shadow_size(data_config), len(source.test)
     held_out = examples - shadow - config.nonmember_size
-    validation = _validation_size(data_config, held_out)
+    validation = data_config.validation_count(held_out)
     if validation < held_out:
         return []
     key = "data.split.nonmember_size" if shadow < examples else "data.shadow_size"

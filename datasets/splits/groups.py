@@ -23,10 +23,11 @@ from pydantic import Field, ValidationInfo, field_validator
 from datasets import roles
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
-from datasets.federation import Examples, Federation, Floats, Ints, Preparation, Source
+from datasets.federation import Federation, Floats, Ints, Source
 from datasets.interfaces import RngFor
 from datasets.source_configs import SourceConfig
 from datasets.transforms import Transform
+from datasets.ungrouped import ungrouped_federation
 
 GROUP_NAMES = ("majority", "minority")
 MINORITY = GROUP_NAMES.index("minority")
@@ -97,41 +98,25 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of two groups, which is deterministic in ``rng_for``; `shortages` must be empty."""
     assigned = roles.assign(data_config, source, rng_for("partition"))
-    source = source.fitted(assigned.shadow)
     groups = _groups(config, data_config.clients, rng_for("groups"))
     strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))
     owning, placing = rng_for("test_owners"), rng_for("test_strengths")
-    prepare = Preparation(config.transform, source.fill, source.mean, source.std)
 
-    def worn(rows: Ints, owner: Ints) -> tuple[Examples, Ints]:
-        """Prepare examples in the way of their owners, who are drawn for examples of nobody."""
+    def wearing(rows: Ints, owner: Ints) -> tuple[Ints, Ints, Floats]:
+        """Give examples the transforms of their owners, who are drawn for examples of nobody."""
         rows, owner = _worn_by_both(rows, owner, groups, owning)
-        amounts = strengths[owner]
         if config.draw == "per_image":
-            amounts = _within(config, groups[owner], placing.random(len(owner)))
-        return prepare.examples(source, rows, amounts), owner
+            return rows, owner, _within(config, groups[owner], placing.random(len(owner)))
+        return rows, owner, strengths[owner]
 
-    test, test_owner = worn(assigned.test, assigned.test_owner)
-    validation, validation_owner = worn(assigned.validation, assigned.validation_owner)
-    return Federation(
-        name=source.name,
-        classes=source.classes,
-        train=prepare.examples(source, np.concatenate(assigned.clients), example_strengths),
-        offsets=np.concatenate([[0], np.cumsum(assigned.sizes)]),
-        groups=groups,
-        group_names=GROUP_NAMES,
-        strengths=strengths,
-        example_strengths=example_strengths,
-        test=test,
-        test_owner=test_owner,
-        nonmembers=source.examples(assigned.nonmembers),
-        nonmember_owner=assigned.nonmember_owner,
-        shadow=source.examples(assigned.shadow),
-        prepare=prepare,
-        validation=validation,
-        validation_owner=validation_owner,
-        strangers=assigned.strangers(source),
-        unused=assigned.unused(source),
+    return ungrouped_federation(
+        source,
+        assigned,
+        groups,
+        GROUP_NAMES,
+        transform=config.transform,
+        strengths=(strengths, example_strengths),
+        wearing=wearing,
     )
 
 

@@ -28,7 +28,7 @@ from pydantic import Field
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Ints, Source
 from datasets.interfaces import RngFor
-from datasets.roles import Roles, owners
+from datasets.roles import NONE, assigned
 from datasets.source_configs import SharedTestConfig, SourceConfig
 from datasets.ungrouped import ungrouped_federation
 
@@ -89,21 +89,12 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         testing.append(test[:tests])
         passed.append(test[tests : tests + outside])
         validating.append(test[len(test) - validation :])
-    assigned = Roles(
-        clients=tuple(training),
-        test=np.concatenate(testing),
-        test_owner=owners(testing),
-        nonmembers=np.concatenate(passed),
-        nonmember_owner=owners(passed),
-        shadow=np.concatenate(shadow),
-        validation=np.concatenate(validating),
-        validation_owner=owners(validating),
-    )
+    roles = assigned(training, np.concatenate(shadow), (testing, NONE), (passed, NONE), (validating, NONE))
     names = tuple(source.subject_names[client] for client in chosen)
     if source.subject_groups is None:
-        return ungrouped_federation(source, assigned, client_names=names)
+        return ungrouped_federation(source, roles, client_names=names)
     present, groups = np.unique(source.subject_groups[chosen], return_inverse=True)
-    return ungrouped_federation(source, assigned, groups, tuple(source.group_names[group] for group in present), names)
+    return ungrouped_federation(source, roles, groups, tuple(source.group_names[group] for group in present), names)
 
 
 def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:

@@ -29,13 +29,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from datasets import ungrouped
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Federation, Ints, Source
 from datasets.interfaces import RngFor
-from datasets.roles import Roles, owners
+from datasets.roles import NONE, assigned
 from datasets.source_configs import HeldOutConfig, SourceConfig
+from datasets.ungrouped import ungrouped_federation
 
 
 class Config(SlotConfig):
@@ -116,19 +116,9 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         validating.append(windows[held_out][tests:])
         training.append(windows[~held_out])
         passed_over.append(np.setdiff1d(own, windows))
-    return ungrouped.ungrouped_federation(
-        source,
-        Roles(
-            clients=tuple(training),
-            test=np.concatenate(testing),
-            test_owner=owners(testing),
-            nonmembers=np.concatenate(passed_over),
-            nonmember_owner=owners(passed_over),
-            shadow=_shadow(data_config, np.flatnonzero(~np.isin(source.subjects, subjects[chosen])), who),
-            validation=np.concatenate(validating),
-            validation_owner=owners(validating),
-        ),
-    )
+    shadow = _shadow(data_config, np.flatnonzero(~np.isin(source.subjects, subjects[chosen])), who)
+    roles = assigned(training, shadow, (testing, NONE), (passed_over, NONE), (validating, NONE))
+    return ungrouped_federation(source, roles)
 
 
 def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> Ints:
@@ -138,9 +128,6 @@ def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> I
         rows: [n] example numbers.
         activities: [n] the activity of each.
         rng: the generator.
-
-    Returns:
-        The example numbers kept.
 
     >>> activity_sample(np.arange(6), np.array([0, 0, 0, 1, 1, 2]), np.random.default_rng(0)).tolist()
     [2, 3, 5]

@@ -1,8 +1,6 @@
 """The split by exact class counts: printed tables, a table of one's own, and shares of a stratified partition."""
 
-import doctest
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +10,9 @@ from pydantic import ValidationError
 
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
-from datasets.sources import alzheimer, digits
+from datasets.sources import alzheimer
 from datasets.splits import class_counts
 from datasets.splits.class_counts import PUBLISHED_COUNTS, Config
-from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from tests.support.streams import streams
 
@@ -65,13 +62,6 @@ def test_the_papers_tables_deal_every_image_by_the_published_counts(preset, tota
     assert len(federation.nonmembers) == 0 and len(federation.shadow) == 640
     assert by_class(federation.shadow.y, 4) == [86, 8, 317, 229]
     assert by_class(federation.test.y[federation.test_owner < 0], 4) == [86, 7, 317, 230]
-
-
-def test_the_corrected_attack_scenario_deals_1491_and_1882_images():
-    assert [sum(row) for row in PUBLISHED_COUNTS["cia"]] == [1747, 1491, 1882]
-    assert PUBLISHED_COUNTS["cia"][1] == (80, 11, 894, 506)
-    federation = dealt(Config(preset="cia"), alzheimer.Config(clients=3), source(*PUBLISHED, 4))
-    assert federation.sizes.tolist() == [1398, 1193, 1506]  # of 1747, 1491 and 1882 four fifths
 
 
 def test_a_small_table_by_hand():
@@ -148,11 +138,6 @@ def test_portions_are_proportional_within_one(available, part):
     assert (abs(taken - counts * size / max(counts.sum(), 1)) < 1).all()
 
 
-def test_the_examples_in_the_docstrings_are_true():
-    outcome = doctest.testmod(class_counts)
-    assert outcome.attempted >= 2 and outcome.failed == 0
-
-
 def test_the_same_seed_gives_the_same_examples_and_another_others():
     config = Config(shares=(2, 1))
     one, two, other = (dealt(config, SHARED, seed=seed) for seed in (0, 0, 1))
@@ -175,24 +160,6 @@ def test_the_shadow_set_stays_when_clients_are_swept():
     assert numbers(few.shadow) == numbers(many.shadow)
 
 
-def test_pixels_are_scaled_once():
-    x = np.full((40, 1, 2, 2), 51, np.uint8)
-    y = np.arange(20) % 2
-    federation = dealt(Config(), HELD_OUT, Source("gray", 2, Examples(x[:20], y), Examples(x[20:], y)))
-    assert federation.train.x.dtype == np.float32 and np.unique(federation.train.x).tolist() == [np.float32(0.2)]
-    assert federation.shadow.x.dtype == np.uint8  # as stored
-
-
-def test_four_unequal_clients_of_digits():
-    data = digits.Config(clients=4)
-    found = digits.load(data, Path())
-    federation = dealt(Config(shares=(0.35, 0.15, 0.4, 0.1)), data, found)
-    totals = [sum(all_of(federation, i)) for i in range(4)]
-    assert totals == [280, 120, 320, 80] and len(federation.shadow) == 398
-    mixtures = np.array([all_of(federation, i) for i in range(4)]) / np.array(totals)[:, None]
-    assert abs(mixtures - mixtures.mean(axis=0)).max() < 0.02
-
-
 # What is read and refused
 
 
@@ -211,12 +178,6 @@ def test_lists_in_a_sweep_file_are_rows(split, field, read):
         "data": {"name": "digits", "clients": 2, "split": {"name": "class_counts", **split}},
     }
     assert getattr(resolve(run).split.config, field) == read
-
-
-def test_a_ragged_table_in_a_sweep_file_is_told_in_a_sentence():
-    split = {"name": "class_counts", "preset": "custom", "counts": [[1, 2], [3]]}
-    with pytest.raises(ConfigError, match=r"data\.split\.counts: every row must have one number for each class"):
-        resolve({"rounds": 1, "model": "mlp", "data": {"name": "digits", "clients": 2, "split": split}})
 
 
 @pytest.mark.parametrize(

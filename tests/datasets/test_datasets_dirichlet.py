@@ -1,15 +1,12 @@
 """The Dirichlet split: label mixtures and sizes that differ between clients."""
 
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from datasets import federation as federation_module
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import dirichlet
@@ -229,16 +226,6 @@ def test_examples_of_a_client_are_in_random_order():
     assert (np.diff(y) != 0).mean() > 0.5
 
 
-def test_examples_are_prepared_in_parts_as_in_one_go(monkeypatch):
-    toy = replace(source(), mean=(3.0,), std=(2.0,))
-    whole = dealt(Config(), toy=toy)
-    monkeypatch.setattr(federation_module, "EXAMPLES_AT_ONCE", 7)
-    parts = dealt(Config(), toy=toy)
-    np.testing.assert_array_equal(parts.train.x, whole.train.x)
-    stored = parts.train.x * 2 + 3
-    assert np.array_equal(stored[:, 0] % 5, parts.train.y) and parts.nonmembers.x.min() >= 0
-
-
 # Refusals
 
 
@@ -278,9 +265,3 @@ def test_a_client_that_is_dealt_nothing_is_refused(generator):
 def test_what_cannot_be_had_is_refused(config, data, words):
     (sentence,) = dirichlet.shortages(config, data, source())
     assert sentence.startswith(words)
-
-
-@pytest.mark.parametrize("fields", [{"alpha": 0.0}, {"alpha": -1.0}, {"min_size": 0}, {"algorithm": "fair"}])
-def test_a_config_out_of_range_is_refused(fields):
-    with pytest.raises(ValidationError):
-        Config(**fields)

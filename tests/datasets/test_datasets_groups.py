@@ -180,11 +180,6 @@ def test_impossible_fields_are_refused(fields, field, message):
     assert field in [error["loc"][0] for error in refused.value.errors()]
 
 
-def test_a_config_can_be_written_and_read_again():
-    config = Config.model_validate(BRIGHT)
-    assert Config.model_validate(config.model_dump(mode="json")) == config
-
-
 @pytest.mark.parametrize(("ratio", "clients", "empty"), [(0.02, 20, "minority"), (0.99, 20, "majority")])
 def test_a_ratio_that_leaves_a_group_empty_is_a_problem(ratio, clients, empty):
     (sentence,) = groups.problems(Config(minority_ratio=ratio), SharedTestConfig(clients=clients))

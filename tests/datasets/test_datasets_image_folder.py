@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -113,20 +112,6 @@ def test_hidden_files_and_folders_are_not_read(tmp_path: Path) -> None:
     assert len(read(tmp_path)) == 10
 
 
-def test_the_images_of_a_file_of_clients_are_looked_up_once(tmp_path: Path) -> None:
-    names = [f"cat/{i}.png" for i in range(20_000)]
-    (tmp_path / "who.csv").write_text("\n".join(["file,client", *(f"{name},anna" for name in names)]))
-    begin = time.process_time()
-    clients = image_folder.named_clients(tmp_path / "who.csv", names)
-    assert clients["client"].tolist() == ["anna"] * 20_000
-    assert time.process_time() - begin < 2  # building the set for each name takes a quarter of a minute
-
-
-def test_a_single_class_is_refused(tmp_path: Path) -> None:
-    folder(tmp_path, PLAIN[:5])
-    assert "has one value alone, cat" in refused(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -141,9 +126,3 @@ def test_an_unfit_file_of_clients_is_refused(tmp_path: Path, text: str | None, s
     if text is not None:
         (tmp_path / "pets/who.csv").write_text(text)
     assert said in refused(tmp_path, clients_file="who.csv")
-
-
-def test_a_long_name_of_a_file_of_clients_is_not_repeated_whole(tmp_path: Path) -> None:
-    folder(tmp_path, PLAIN)
-    said = refused(tmp_path, clients_file="a" * 200_000)
-    assert said.endswith("... cannot be read: File name too long") and len(said) < 400

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datasets import build_federation
 from datasets.components import Component, components
-from datasets.federation import DataError, Examples, Federation, Source
+from datasets.federation import DataError, Examples, Federation, Preparation, Source
 from datasets.roles import NOBODY, assign, shortages
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 from datasets.splits import class_counts, dirichlet, groups, natural, subjects
@@ -217,7 +217,7 @@ def test_a_split_that_knows_no_validation_is_refused(monkeypatch: pytest.MonkeyP
     )
     split = Component[Any, Any]("groups", groups.Config(), "datasets.splits")
     without = Federation.__dataclass_fields__["validation"].default_factory()  # type: ignore[misc]
-    monkeypatch.setattr(groups.Preparation, "examples", lambda self, source, rows, strengths: without)
+    monkeypatch.setattr(Preparation, "examples", lambda self, source, rows, strengths: without)
     with pytest.raises(
         DataError, match=r"data\.validation_size: the split groups sets no example aside for validation"
     ):
