@@ -1,10 +1,8 @@
 """The split by exact class counts: printed tables, a table of one's own, and shares of a stratified partition."""
 
-from itertools import chain
-
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -97,27 +95,6 @@ def test_examples_per_client_is_a_mean_where_sizes_follow_shares():
     assert len(federation.nonmembers) == 60 - 24
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.floats(0.01, 5), min_size=1, max_size=7),
-    st.lists(st.integers(0, 60), min_size=3, max_size=3),
-    st.booleans(),
-)
-def test_no_example_serves_two_purposes_and_labels_stay_with_them(shares, train, held_out):
-    kind = {"held_out": 0.3, "shadow_size": 5} if held_out else {"shadow_size": 7}
-    data = (HeldOutConfig if held_out else SharedTestConfig)(clients=len(shares), **kind)
-    config, toys = Config(shares=tuple(shares)), toy(train)
-    assume(not class_counts.shortages(config, data, toys))
-    federation = class_counts.partition(config, data, toys, streams())
-    parts = federation.train, federation.test, federation.nonmembers, federation.shadow
-    together = list(chain.from_iterable(map(numbers, parts)))
-    assert len(set(together)) == len(together)
-    for part in parts:
-        assert part.y.tolist() == toys.examples(np.array(numbers(part), np.int64)).y.tolist()
-    if held_out:
-        assert len(together) == len(toys)
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=9), st.lists(st.integers(0, 80), min_size=1, max_size=12))
 def test_shares_deal_everything_and_every_class_by_its_share(shares, available):
@@ -136,13 +113,6 @@ def test_portions_are_proportional_within_one(available, part):
     taken = class_counts.portions(counts, size)
     assert taken.sum() == size and (taken <= counts).all()
     assert (abs(taken - counts * size / max(counts.sum(), 1)) < 1).all()
-
-
-def test_the_same_seed_gives_the_same_examples_and_another_others():
-    config = Config(shares=(2, 1))
-    one, two, other = (dealt(config, SHARED, seed=seed) for seed in (0, 0, 1))
-    for part in "train", "test", "nonmembers", "shadow":
-        assert numbers(getattr(one, part)) == numbers(getattr(two, part)) != numbers(getattr(other, part))
 
 
 def test_each_stream_deals_its_own_half_of_the_data():

@@ -1,11 +1,7 @@
 """The Dirichlet split: label mixtures and sizes that differ between clients."""
 
-from itertools import chain
-
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
@@ -94,38 +90,6 @@ def test_the_replay_does_not_depend_on_the_runs_streams():
 
 
 # The three algorithms
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.sampled_from(["capped", "plain", "fedml"]),
-    st.sampled_from([0.1, 0.5, 1.0, 100.0]),
-    st.integers(1, 9),
-    st.one_of(st.none(), st.integers(1, 60)),
-    st.booleans(),
-    st.integers(0, 100),
-)
-def test_no_example_serves_two_purposes(algorithm, alpha, clients, limit, held_out, seed):
-    fields = {"clients": clients, "examples_per_client": limit}
-    data = HeldOutConfig(shadow_size=17, **fields) if held_out else SharedTestConfig(shadow_size=20, **fields)
-    config, toy = Config(alpha=alpha, algorithm=algorithm, min_size=2, nonmember_size=9 * held_out), source()
-    assert dirichlet.shortages(config, data, toy) == []
-    try:
-        federation = dirichlet.partition(config, data, toy, streams(seed))
-    except DataError:
-        assume(False)
-    assert len(federation.shadow) == (17 if held_out else 20)
-    parts = [numbers(p) for p in (federation.train, federation.test, federation.nonmembers, federation.shadow)]
-    together = list(chain.from_iterable(parts))
-    assert len(set(together)) == len(together) and set(together) <= set(range(500))
-    assert max(parts[0]) < 400 <= min(parts[1])
-    assert (federation.train.y == np.array(parts[0]) % 5).all()
-    assert federation.sizes.min() >= 1 and federation.sizes.max() <= (limit or 400)
-    assert len(federation.example_strengths) == len(federation.train)
-    if held_out and (algorithm == "capped" or limit):
-        assert len(together) == len(toy)
-    if algorithm == "fedml" and limit is None:
-        assert len(federation.train) == (400 if held_out else 380)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 50.0])

@@ -1,11 +1,7 @@
 """The split into a majority and a minority that differ by a transform."""
 
-from itertools import chain
-
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from datasets import federation
@@ -35,38 +31,6 @@ def dealt(config: Config, data=SHARED, seed: int = 0, toy: Source | None = None)
 
 def numbers(examples: Examples) -> list[int]:
     return examples.x[:, 0, 0, 0].astype(int).tolist()
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.integers(2, 9),
-    st.floats(0.05, 0.95),
-    st.booleans(),
-    st.integers(30, 90),
-    st.integers(4, 30),
-    st.sampled_from(["per_client", "per_image"]),
-)
-def test_no_stored_example_serves_two_purposes(clients, ratio, held_out, train, test, draw):
-    data = (
-        HeldOutConfig(clients=clients, held_out=0.5) if held_out else SharedTestConfig(clients=clients, shadow_size=9)
-    )
-    config, toy = Config(transform="none", minority_ratio=ratio, draw=draw), source(train, test, side=1)
-    assume(not groups.shortages(config, data, toy))
-    federation = groups.partition(config, data, toy, streams())
-    purposes = [numbers(part) for part in (federation.train, federation.nonmembers, federation.shadow)]
-    purposes.append(sorted(set(numbers(federation.test))))
-    together = list(chain.from_iterable(purposes))
-    assert len(set(together)) == len(together)
-    assert federation.train.y.tolist() == toy.examples(np.array(numbers(federation.train))).y.tolist()
-
-
-def test_the_same_seed_gives_the_same_bits_and_another_does_not():
-    one, two, other = dealt(Config()), dealt(Config()), dealt(Config(), seed=1)
-    for name in "groups", "strengths", "example_strengths", "test_owner":
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-    np.testing.assert_array_equal(one.train.x, two.train.x)
-    np.testing.assert_array_equal(one.test.x, two.test.x)
-    assert (one.train.x != other.train.x).any() and one.digest() == two.digest() != other.digest()
 
 
 @pytest.mark.parametrize("data", [SHARED, HELD_OUT])

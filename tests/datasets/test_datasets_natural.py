@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.federation import DataError, Examples, Federation, Source
-from datasets.roles import NOBODY
+from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import natural
 from tests.support.streams import streams
@@ -103,32 +102,6 @@ def test_sizes_count_the_examples_of_all_clients() -> None:
     assert np.bincount(federation.validation_owner).tolist() == [1, 2, 3, 4]
     assert len(federation.shadow) == 0 and federation.sizes.tolist() == list(TRAIN)
     assert dealt(data(examples_per_client=15)).sizes.tolist() == [9, 15, 15, 15]
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    train=st.lists(st.integers(8, 40), min_size=4, max_size=4),
-    shadow=st.integers(0, 20),
-    validation=st.integers(0, 4),
-    clients=st.integers(1, 4),
-    seed=st.integers(0, 9),
-)
-def test_no_example_serves_two_purposes_or_two_clients(
-    train: list[int], shadow: int, validation: int, clients: int, seed: int
-) -> None:
-    given = source(train=(*train,))
-    assert given.subjects is not None
-    config = data(shadow_size=min(shadow, min(train)), validation_size=validation, clients=clients)
-    try:
-        federation = natural.partition(natural.Config(min_examples=1, one_class="keep"), config, given, streams(seed))
-    except DataError:
-        return
-    parts = (federation.train, federation.test, federation.validation, federation.nonmembers, federation.shadow)
-    used = [number for part in parts for number in numbers(part)]
-    assert len(set(used)) == len(used)
-    assert len(federation.shadow) == config.shadow_size and len(federation.validation) == validation
-    assert federation.clients == clients and (np.diff(np.unique(given.subjects[numbers(federation.train)])) > 0).all()
-    assert NOBODY not in [*federation.test_owner, *federation.nonmember_owner, *federation.validation_owner]
 
 
 def test_fewer_clients_are_drawn_and_keep_their_own_draws() -> None:

@@ -1,4 +1,4 @@
-"""Validation examples: in every split, never used for anything else, and nothing moves where nobody asks for them."""
+"""What every split promises: one purpose for each example, the same bytes for a seed, validation that moves nothing else."""
 
 from pathlib import Path
 from types import ModuleType
@@ -78,7 +78,7 @@ SHARED = st.builds(
     shadow_size=st.integers(0, 60),
     test_size=st.none() | st.integers(1, 40),
     nonmember_size=st.none() | st.integers(0, 40),
-    validation_size=st.integers(1, 40),
+    validation_size=st.integers(0, 40),
 )
 HELD_OUT = st.builds(
     HeldOutConfig,
@@ -86,7 +86,7 @@ HELD_OUT = st.builds(
     examples_per_client=st.none() | st.integers(8, 30),
     held_out=st.floats(0.1, 0.6),
     shadow_size=st.none() | st.integers(0, 60),
-    validation_share=st.floats(0.01, 0.9),
+    validation_share=st.just(0.0) | st.floats(0.01, 0.9),
 )
 
 
@@ -97,16 +97,33 @@ def test_every_split_is_among_those_that_are_tested() -> None:
 @pytest.mark.parametrize("place", range(len(SPLITS)))
 @settings(max_examples=60, deadline=None)
 @given(data=SHARED | HELD_OUT, seed=st.integers(0, 50))
-def test_validation_examples_serve_no_other_purpose(place: int, data: SourceConfig, seed: int) -> None:
+def test_an_example_serves_one_purpose_and_keeps_its_label(place: int, data: SourceConfig, seed: int) -> None:
     assume(isinstance(data, LAYOUTS.get(SPLITS[place][0], SourceConfig)))
     federation = dealt(*SPLITS[place], data, seed)
     by_purpose = parts(federation)
     together = [number for part in by_purpose.values() for number in part]
     assert len(set(together)) == len(together)
-    assert by_purpose["validation"] and by_purpose["test"]
-    assert len(federation.validation) == len(federation.validation_owner)
-    rows = federation.validation.x.ravel().astype(int)
-    np.testing.assert_array_equal(federation.validation.y, source().examples(rows).y)
+    assert by_purpose["test"] and bool(by_purpose["validation"]) == data.validates
+    assert federation.clients == data.clients and federation.sizes.min() >= 1
+    for name in by_purpose:
+        part = getattr(federation, name)
+        np.testing.assert_array_equal(part.y, source().examples(part.x.ravel().astype(int)).y)
+    for name in ("test", "validation", "nonmember"):
+        owner = getattr(federation, f"{name}_owner")
+        assert len(owner) == len(getattr(federation, name + "s" * (name == "nonmember")))
+        assert len(owner) == 0 or (owner.min() >= NOBODY and owner.max() < federation.clients)
+    assert len(federation.example_strengths) == len(federation.train) == federation.offsets[-1]
+
+
+@pytest.mark.parametrize("place", range(len(SPLITS)))
+def test_the_same_seed_gives_the_same_examples_and_another_others(place: int) -> None:
+    layout = LAYOUTS.get(SPLITS[place][0], SharedTestConfig)
+    data = layout(clients=3, **({"shadow_size": 20} if layout is SharedTestConfig else {}))
+    once, again, other = (dealt(*SPLITS[place], data, seed) for seed in (0, 0, 1))
+    for name in ("train", "test", "nonmembers", "shadow"):
+        np.testing.assert_array_equal(getattr(once, name).x, getattr(again, name).x)
+    assert parts(once)["train"] != parts(other)["train"] or once.train.x.tobytes() != other.train.x.tobytes()
+    assert once.digest() == again.digest()
 
 
 @pytest.mark.parametrize("place", range(len(SPLITS)))
