@@ -57,23 +57,13 @@ NOT_EVERYTHING = (
 
 @dataclass(frozen=True)
 class Choices:
-    """How a sweep is run: what the options of ``fedpriv run`` say.
+    """How a sweep is run: what the options of ``fedpriv run`` say."""
 
-    Attributes:
-        results: the folder of all sweeps; the sweep's own folder is below it.
-        address: a Ray cluster to join; None for RAY_ADDRESS, a cluster that runs on this machine, or this machine alone.
-        tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI or a store in ``results``.
-        dry: print the plan and start nothing.
-        repeat_changed: run trials again that ran with other code or data than today's.
-        log_models: also send the trained models to MLflow.
-        new_store: rename the store beside the results, and fill a new one from them.
-    """
-
-    results: Path
-    address: str | None = None
-    tracking_uri: str | None = None
-    dry: bool = False
-    repeat_changed: bool = False
+    results: Path  # the folder of all sweeps
+    address: str | None = None  # None: RAY_ADDRESS, a cluster that runs on this machine, or this machine alone
+    tracking_uri: str | None = None  # None: MLFLOW_TRACKING_URI, or a store in ``results``
+    dry: bool = False  # only print the plan
+    repeat_changed: bool = False  # of trials that ran with other code or data than today's
     log_models: bool = False
     new_store: bool = False
 
@@ -85,18 +75,9 @@ class Choices:
 
 @dataclass(frozen=True)
 class Work:
-    """A sweep that was checked and can run.
+    """A sweep that was checked and can run: how, in which folder, by which processes on which Ray, and what there is of it.
 
-    Attributes:
-        sweep: the sweep.
-        choices: how it is run.
-        folder: its results folder.
-        trials: its trials; of a search, those that were drawn before.
-        place: the processes that each trial is given.
-        target: the Ray that is used.
-        search: what draws trials; None without a search.
-        earlier: what earlier runs left in the folder.
-        hashes: those of the data sets.
+    ``trials`` are, of a search, those that were drawn before; ``hashes`` are those of the data sets.
     """
 
     sweep: Sweep
@@ -119,24 +100,16 @@ class Work:
 
 
 def run(path: Path, sets: Sequence[str], choices: Choices) -> int:
-    """Run the sweep in ``path``, or resume it.
-
-    Args:
-        path: the sweep file.
-        sets: overrides of the sweep file, as ``key=value``.
-        choices: how it is run.
-
-    Returns:
-        The exit code, see `orchestrator`.
-
-    Raises:
-        ConfigError: the input was refused, before any trial was started and any result was written.
-    """
+    """Run the sweep in ``path`` with the overrides ``sets`` (``key=value``), or resume it; see `run_sweep`."""
     return run_sweep(load_sweep(path, sets), choices)
 
 
 def run_sweep(sweep: Sweep, choices: Choices) -> int:
-    """Run a sweep that was loaded, or resume it, or show its plan; exit code and errors as in `run`."""
+    """Run a sweep that was loaded, or resume it, or show its plan; return the exit code, see `orchestrator`.
+
+    Raises:
+        ConfigError: the input was refused, before any trial was started and any result was written.
+    """
     work = prepare(sweep, choices)
     if not choices.dry:
         return execute(work)
@@ -221,14 +194,11 @@ def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
     """Say at once what was understood, because loading data and starting Ray take a while."""
     count = f"{sweep.name}: {sweep.samples if sweep.space else len(sweep.runs)} trials"
     here = f"on this machine ({local_cpus()} CPUs)"
-    if choices.dry:
-        lines = [f"{count}; timing a few steps of each kind {here}"]
-    else:
-        ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
-        lines = [f"{count} {f'on {target}' if target.address else ready}"]
-        lines += [f"{target.note}; Ray is started on this machine instead"] if target.note else []
-        lines += filter(None, [server_note(choices.tracking_uri)])
-    print("\n".join(lines), flush=True)
+    ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
+    lines = [f"{count} {f'on {target}' if target.address else ready}"]
+    lines += [f"{target.note}; Ray is started on this machine instead"] if target.note else []
+    lines += filter(None, [server_note(choices.tracking_uri)])
+    print(*([f"{count}; timing a few steps of each kind {here}"] if choices.dry else lines), sep="\n", flush=True)
 
 
 def execute(work: Work) -> int:
@@ -277,12 +247,10 @@ def _check_nodes(work: Work, nodes: list[dict[str, float]]) -> None:
     """Raise ConfigError if a trial does not fit on the cluster, or a node is unsuitable."""
     from orchestrator.cluster.nodes import node_problems
 
-    problems = misfit_problems(work.sweep, work.place, nodes)
-    if not problems:
-        sentences = node_problems(work.folder.path, work.sweep.resources.timeout_seconds)
-        problems = [ConfigProblem(sentence, file="--results") for sentence in sentences]
-    if problems:
+    if problems := misfit_problems(work.sweep, work.place, nodes):
         raise ConfigError(problems)
+    if sentences := node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
+        raise ConfigError(ConfigProblem(sentence, file="--results") for sentence in sentences)
 
 
 @contextmanager
@@ -373,11 +341,9 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     if sweep.tune:
         metric = sweep.tune.metric
         tuned = [(row[metric], titles[row["id"]]) for row in rows if row.get(metric) is not None]
-        if tuned:
-            value, title = tuned[sweep.tune.best([value for value, _ in tuned])]
-            screen.say(f"best {metric} {value:.4g}: {title}")
-        else:
-            screen.say(f"no finished trial has the metric {metric!r}, so there is no best trial")
+        best = sweep.tune.best([value for value, _ in tuned]) if tuned else None
+        said = f"no finished trial has the metric {metric!r}, so there is no best trial"
+        screen.say(said if best is None else f"best {metric} {tuned[best][0]:.4g}: {tuned[best][1]}")
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
     if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
