@@ -1,8 +1,6 @@
-"""What can be written after ``fedpriv``: one file for each subcommand, with its arguments and what it calls.
+"""What can be written after ``fedpriv``: a module for each subcommand, with ``HELP``, ``arguments(parser)`` and ``execute``.
 
-A subcommand is a module with ``HELP`` (one line), ``arguments(parser)``, which declares its arguments, and
-``execute(options)``, which returns the exit code. ``ORDER`` is the order of ``fedpriv --help``. Such a module imports
-what it needs in ``execute``, so that ``fedpriv --help`` answers at once.
+``execute(options)`` returns the exit code. It imports what it needs, so that ``fedpriv --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -12,14 +10,14 @@ import importlib
 import platform
 from typing import Any
 
+# In the order of ``fedpriv --help``.
 ORDER = ("new", "run", "report", "verdict", "list", "check", "ui", "clean")
 
 
 class Version(argparse.Action):
-    """The option ``--version``, which prints the versions and ends. Nothing is imported or asked before it is given."""
+    """``--version`` prints fedpriv's version and commit, and the versions of Python and of what can change a result."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Print fedpriv's version and commit, then those of Python and of the packages that can change a result."""
         from orchestrator.results.provenance import commit, versions
 
         numbers = dict(versions())

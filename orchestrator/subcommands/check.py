@@ -26,9 +26,12 @@ def execute(options: argparse.Namespace) -> int:
     """Make all checks and print a line for each; return the exit code."""
     from orchestrator.config.listing import named_components
     from orchestrator.config.own_code import install_named
+    from orchestrator.config.slots import SLOTS
 
-    if (folder := _results_folder(options.what)) is not None:
-        return _check_folder(folder)
+    slots = {name for slot in SLOTS for name in (slot.key, slot.field, slot.folder.rpartition(".")[2])}
+    what: str = options.what  # results where such a folder exists or it is written as a path, else a component
+    if what in (".", "..") or os.path.isdir(what) or ("/" in what and what.partition("/")[0] not in slots):
+        return _check_results(Path(what).expanduser())
     install_named(options.code)
     named = named_components(options.what, "check")
     import torch
@@ -54,8 +57,8 @@ def execute(options: argparse.Namespace) -> int:
     return SOME_FAILED if counts["FAILED"] else FINISHED
 
 
-def _check_folder(path: Path) -> int:
-    """Check all results in RESULTS or RESULTS/<sweep>; print a line for each sweep and each damage."""
+def _check_results(path: Path) -> int:
+    """Print a line for each sweep in RESULTS or RESULTS/<sweep>, and for each damage."""
     from orchestrator.results.sweeps import damages_of, sweeps_in
 
     damaged = 0
@@ -66,12 +69,3 @@ def _check_folder(path: Path) -> int:
         for damage in damages:
             print(f"  {damage}; the same `fedpriv run` does the work again")
     return SOME_FAILED if damaged else FINISHED
-
-
-def _results_folder(argument: str) -> Path | None:
-    """Return the folder of results that an argument means: any that exists, or is written as a path; else a component is."""
-    from orchestrator.config.slots import SLOTS
-
-    slots = {name for slot in SLOTS for name in (slot.key, slot.field, slot.folder.rpartition(".")[2])}
-    is_path = "/" in argument and argument.partition("/")[0] not in slots
-    return Path(argument).expanduser() if is_path or argument in (".", "..") or os.path.isdir(argument) else None

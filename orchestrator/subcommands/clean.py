@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator import FINISHED, SOME_FAILED
@@ -44,7 +45,11 @@ def execute(options: argparse.Namespace) -> int:
     width = max(len(cache.sweep.name) for cache in caches)
     for cache in caches:
         print(f"{cache.sweep.name:{width}}  {cache.entries:>6} entries  {cache.size / 1e6:>8.1f} MB")
-    if not (options.yes or _agreed()):
+    if not options.yes and sys.stdin.isatty():
+        print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
+        with suppress(EOFError):
+            options.yes = input("Delete it? [y/N] ").strip().lower() in ("y", "yes")
+    if not options.yes:
         print("nothing was deleted; --yes deletes without asking")
         return FINISHED
     code = FINISHED
@@ -57,14 +62,3 @@ def execute(options: argparse.Namespace) -> int:
         else:
             print(f"{cache.sweep.name}: deleted {cache.size / 1e6:.1f} MB")
     return code
-
-
-def _agreed() -> bool:
-    """Whether the user, if there is one, wants the files to be deleted."""
-    if not sys.stdin.isatty():
-        return False
-    print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
-    try:
-        return input("Delete it? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from orchestrator import FINISHED
+
 HELP = "run a sweep, or resume it where it stopped"
 
 
@@ -52,20 +54,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     if options.print_config:
-        from orchestrator import FINISHED
         from orchestrator.config.sweep_file import load_sweep, resolved_trials
 
         print(resolved_trials(load_sweep(options.sweep, options.sets)), end="")
         return FINISHED
     from orchestrator.commands import Choices, run
 
-    choices = Choices(
-        options.results,
-        options.address,
-        options.tracking_uri,
-        dry=options.dry_run,
-        repeat_changed=options.repeat_changed,
-        log_models=options.log_models,
-        new_store=options.new_store,
-    )
-    return run(options.sweep, options.sets, choices)
+    flags = options.dry_run, options.repeat_changed, options.log_models, options.new_store
+    return run(options.sweep, options.sets, Choices(options.results, options.address, options.tracking_uri, *flags))
