@@ -10,10 +10,11 @@ import torch
 from scipy import stats
 from torch import nn
 
+from algorithms.core.dropout import Dropout
 from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
 from algorithms.engine import block
-from algorithms.engine.backends.client_inputs import Draws, begin_inputs, generator, stack, take_first
+from algorithms.engine.backends.client_inputs import generator, stack, take_first
 from algorithms.interfaces import Run
 from algorithms.objectives import plain
 from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
@@ -22,7 +23,7 @@ from tests.support.stand_ins import StandIn
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CLIENTS = (0, 1, 4)  # of 7, 40 and 12 examples, which take 1, 5 and 2 steps of 8
-STEPS = (1, 5, 2)
+STEPS = np.array([1, 5, 2])
 
 
 def with_objective(backend: str, lr: float = 0.1, **functions: Any) -> Any:
@@ -46,6 +47,11 @@ def everything(arrays: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.stack([array.sum() for array in arrays.values()]).sum()
 
 
+def each_moved(far: np.ndarray) -> np.ndarray:
+    """All weights of a client moved as far [clients]."""
+    return np.repeat(far[:, None], a_network(a_run()).layout.size, axis=1)
+
+
 # What was sent
 
 
@@ -54,13 +60,11 @@ def test_what_was_sent_stays_while_the_weights_move(backend):
     """||w - sent||^2 / 2 + sum(w): with steps of lr, w - sent = -(1 - (1 - lr)^steps) in every coordinate."""
 
     def goal(arrays: Any, context: Any) -> torch.Tensor:
-        return everything(
-            {name: (arrays[name] - sent).square() / 2 for name, sent in context["sent"].items()}
-        ) + everything(arrays)
+        apart = {name: (arrays[name] - sent).square() / 2 for name, sent in context["sent"].items()}
+        return everything(apart) + everything(arrays)
 
     found = moved(with_objective(backend, loss=goal, NEEDS=("sent",)))
-    for row, steps in zip(found, STEPS, strict=True):
-        np.testing.assert_allclose(row, -(1 - 0.9**steps), atol=1e-5)
+    np.testing.assert_allclose(found, each_moved(-(1 - 0.9**STEPS)), atol=1e-5)
 
 
 @BACKENDS
@@ -74,8 +78,7 @@ def test_an_objective_sees_what_it_asked_for_and_no_more(backend):
     told = {"rho": np.array([1.0, 2.0, 0.5]), "lambda_max": np.full(3, np.nan)}
     found = moved(with_objective(backend, loss=goal, NEEDS=("rho",)), told=told)
     assert all(names == {"rho"} for names in seen)
-    for row, rho, steps in zip(found, told["rho"], STEPS, strict=True):
-        np.testing.assert_allclose(row, -0.1 * rho * steps, atol=1e-5)
+    np.testing.assert_allclose(found, each_moved(-0.1 * told["rho"] * STEPS), atol=1e-5)
 
 
 # What is carried
@@ -100,8 +103,7 @@ def test_a_carry_is_made_once_and_advanced_before_every_step(backend):
 
     found = moved(with_objective(backend, loss=goal, ITERATES=True, carry=carry, advance=advance))
     assert shapes == [(10,)] * 3
-    for row, steps in zip(found, STEPS, strict=True):
-        np.testing.assert_allclose(row, -0.1 * steps * (steps + 1) / 2, atol=1e-5)
+    np.testing.assert_allclose(found, each_moved(-0.1 * STEPS * (STEPS + 1) / 2), atol=1e-5)
 
 
 def probing(backend: str) -> Any:
@@ -136,12 +138,6 @@ def test_contexts_are_stacked_and_cut_at_every_depth():
     assert stack([{}, {}]) == {} == take_first({}, 1)
 
 
-def test_a_plain_objective_costs_no_context():
-    network = a_network(a_run())
-    objective = StandIn(module=plain, config=plain.Config())
-    assert begin_inputs(network, objective, network.params, (10,), {}, None) == {}
-
-
 # Options of the module
 
 
@@ -173,37 +169,24 @@ def test_forward_passes_options_on_and_takes_any_weights(backend):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-# Dropout
-
-
-def dropping(**training: Any) -> tuple[Any, Network]:
-    dropout = pytest.importorskip("algorithms.core.dropout")
-
+def test_dropout_is_the_clients_own_whoever_trains_after_whatever():
     def build(config: Any, shape: Any, classes: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(shape[0], 16), nn.ReLU(), dropout.Dropout(0.5), nn.Linear(16, classes))
+        return nn.Sequential(nn.Linear(shape[0], 16), nn.ReLU(), Dropout(0.5), nn.Linear(16, classes))
 
     module = SimpleNamespace(build=build, CONVOLUTIONAL=False, BATCH_NORM=False, RANDOM=True)
-    model = StandIn(module=module, config=None, name="dropping")
-    run = replace(a_run("loop", **training), model=model)  # type: ignore[arg-type]
-    return run, Network(run.model, DATA.shape, DATA.classes)
-
-
-def test_dropout_is_the_clients_own_whoever_trains_after_whatever():
-    run, network = dropping()
+    run = replace(a_run("loop"), model=StandIn(module=module, config=None, name="dropping"))  # type: ignore[arg-type]
+    network = Network(run.model, DATA.shape, DATA.classes)
     start = [network.initial(np.random.default_rng(0))]
 
     def train(clients: tuple[int, ...], seed: int = 0) -> np.ndarray:
-        def other(purpose: str, client: int) -> np.random.Generator:
-            return stream(purpose + ("?" * seed if purpose == "augmentation" else ""), client)
-
-        nothing = np.zeros(len(clients), int)
-        return block.train(run, DATA, network, start, Assignment(clients, nothing, 0), other).params
+        other = lambda purpose, client: stream(purpose + "?" * (seed if purpose == "augmentation" else 0), client)  # noqa: E731
+        assigned = Assignment(clients, np.zeros(len(clients), int), 0)
+        return block.train(run, DATA, network, start, assigned, other).params
 
     everybody = train(CLIENTS)
     assert train(CLIENTS).tobytes() == everybody.tobytes()
     assert train((4,))[0].tobytes() == everybody[2].tobytes()
     assert np.abs(train(CLIENTS, seed=1) - everybody).max() > 1e-3
-    assert Draws().dropout is None
 
 
 def test_the_state_of_a_generator_for_cpus_has_more_than_the_32_bits_of_torchs_seed():
