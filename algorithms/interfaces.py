@@ -59,8 +59,7 @@ class Outcome:
         rows: the rows of ``rounds.parquet``.
         spent: the privacy events of each round and model.
         sizes: [clients] number of training examples of each client.
-        canaries: the scores of the canaries that audited the release, arrays by name (`algorithms.auditing.finding`);
-            empty without an audit.
+        canaries: the scores of an audit by canaries, arrays by name (`algorithms.auditing.finding`); empty without one.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -142,13 +141,10 @@ class TrainingContract(ComponentContract, Protocol):
     @staticmethod
     @abstractmethod
     def schedule(config: Any, examples: int, chosen_with: Ints | None, rng: np.random.Generator) -> Ints:
-        """Draw all batches of a client's round: positions in its examples [steps, batch], padded with -1.
+        """Draw all batches of a client's round: positions in its ``examples`` (a number), [steps, batch], padded with -1.
 
-        Args:
-            config: the component's fields.
-            examples: number of the client's examples.
-            chosen_with: positions of the examples with which the client chose its model; None stands for all.
-            rng: the client's own generator of this round.
+        ``chosen_with`` are positions of the examples with which the client chose its model; None stands for all. ``rng`` is
+        the client's own generator of this round.
         """
 
     @staticmethod
@@ -224,15 +220,10 @@ class ObjectiveContract(ComponentContract, Protocol):
     @staticmethod
     @abstractmethod
     def loss(config: Any, forward: Forward, arrays: Any, x: Any, y: Any, client: ClientInputs) -> Any:
-        """Compute a batch's loss: a scalar in nats, differentiable in ``arrays``, alone and under vmap.
+        """Compute a batch's loss: a scalar in nats, differentiable in the parameters ``arrays``, alone and under vmap.
 
-        Args:
-            config: the component's fields.
-            forward: the network as a function of its parameters.
-            arrays: parameters by name.
-            x: [batch, ...] inputs.
-            y: [batch] labels; -100 marks padding.
-            client: the entries listed in ``NEEDS``, and ``carry`` if the objective iterates.
+        ``x`` are inputs [batch, ...] and ``y`` labels [batch], of which -100 marks padding; ``client`` has the entries listed
+        in ``NEEDS``, and ``carry`` if the objective iterates.
         """
 
     @staticmethod
@@ -273,13 +264,7 @@ class AggregationContract(ComponentContract, Protocol):
     @staticmethod
     @abstractmethod
     def apply(config: Any, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-        """Compute a cluster's next model.
-
-        Args:
-            config: the component's fields.
-            state: the server's own state.
-            params: [d] the parameters that the clients were sent.
-            received: the clients' updates.
+        """Compute a cluster's next model from the parameters [d] that the clients were sent, and their updates.
 
         Returns:
             New parameters [d] (float32, computed in float64), the server's new state, and metrics of the round.

@@ -39,13 +39,12 @@ WIDEST = 500.0  # nats; a cell of privacy losses may not be wider, because its e
 
 @dataclass(frozen=True)
 class PrivacyEvent:
-    """One noisy sum.
+    """One noisy sum over so many ``clients`` that took part.
 
     Attributes:
         noise_multiplier: standard deviation of the noise divided by the L2 sensitivity under the neighboring relation.
         sampler: how clients were sampled.
         sampling: probability (poisson) or share (fixed) with which a client takes part.
-        clients: number of clients that took part.
     """
 
     noise_multiplier: float

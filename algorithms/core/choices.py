@@ -48,12 +48,9 @@ class View:
 
 @dataclass(frozen=True)
 class Starts:
-    """How several models are initialized.
+    """How several models are initialized: of so many ``initializations`` the one with the lowest training loss is kept.
 
-    Attributes:
-        initializations: number of initializations that are tried; the one with the lowest training loss is kept.
-        rounds: number of rounds after which the initializations are compared.
-        random_rounds: number of first rounds in which clients are assigned to models at random.
+    They are compared after ``rounds``; in the first ``random_rounds``, clients are assigned to models at random.
     """
 
     initializations: int = 1
@@ -63,13 +60,7 @@ class Starts:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Training on the server's own examples, with Adam, before the first round.
-
-    Attributes:
-        epochs: number of passes over the server's examples.
-        lr: Adam's step size.
-        batch_size: examples per step.
-    """
+    """Training on the server's own examples, with Adam at this learning rate, before the first round."""
 
     epochs: int
     lr: float

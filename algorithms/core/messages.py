@@ -20,12 +20,7 @@ PIECE = 1 << 16  # numbers of a vector that are processed at a time, so that the
 
 @dataclass(frozen=True)
 class Weights:
-    """A model's state as two vectors.
-
-    Attributes:
-        params: [d] trainable parameters.
-        buffers: [b] running statistics; empty for most models.
-    """
+    """A model's state as two vectors: trainable parameters [d] and running statistics [b], of which most models have none."""
 
     params: Floats
     buffers: Floats
@@ -128,12 +123,9 @@ class ClientUpdates:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of every model on the training examples of some clients, [clients, clusters] each.
+    """Mean cross-entropy in nats and accuracy of every model on the training examples of some clients, [clients, clusters].
 
-    Attributes:
-        losses: mean cross-entropy in nats.
-        accuracies: fractions.
-        selection: mean cross-entropy in nats on the examples with which the client chooses its next model.
+    ``selection`` is the mean cross-entropy on the examples with which the client chooses its next model.
     """
 
     losses: Doubles

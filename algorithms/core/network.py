@@ -27,14 +27,14 @@ GRADIENTS_AT_ONCE = 1 << 22  # numbers in the gradients of examples that are tak
 
 
 class Network:
-    """A module whose parameters, gradients and buffers are views into three flat vectors.
+    """A module whose parameters, gradients and buffers are views into three flat vectors of float32.
 
     Writing to the vectors updates the module, and one vector operation performs an optimizer step on the whole model.
 
     Attributes:
-        params: [d] float32, the parameters that the module computes with.
-        grads: [d] float32, to which ``backward`` adds gradients.
-        buffers: [b] float32 running statistics.
+        params: [d] the parameters that the module computes with.
+        grads: [d] to which ``backward`` adds gradients.
+        buffers: [b] running statistics.
         random: whether the module draws random numbers in training (dropout); if so, call `reseed` first.
         dense: whether the module has no convolutions, so that many examples' gradients are best taken together.
     """
@@ -136,7 +136,10 @@ class Network:
 
         of_each, size = vmap(grad(loss), in_dims=(None, 0, 0)), max(1, GRADIENTS_AT_ONCE // self.layout.size)
         if self.own_values and self.dense and len(labels):
-            self.dense = own_values.succeeds(of_each, self.params, inputs[:1], labels[:1])
+            try:  # some modules do not let torch compute many examples at once
+                of_each(self.params, inputs[:1], labels[:1])
+            except Exception:
+                self.dense = False
         if not self.dense:
             for i in range(len(labels)):
                 self.grads.zero_()

@@ -119,15 +119,6 @@ def _without_cudnn(forward: Callable[..., Any], *arguments: Any, **options: Any)
         return forward(*arguments, **options)
 
 
-def succeeds(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Return whether torch can compute ``function``, which some modules do not let it do for many examples at once."""
-    try:
-        function(*arguments)
-    except Exception:
-        return False
-    return True
-
-
 def _normalizations(module: nn.Module) -> Iterator[nn.Module]:
     return (part for part in module.modules() if isinstance(part, _NormBase))
 

@@ -36,8 +36,8 @@ class Misfit(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """What is tried: a run, compared by what of it bears on the answer."""
+class _Tried:
+    """A run, compared by what of it bears on the answer."""
 
     key: str
     run: Run = field(compare=False)
@@ -51,12 +51,12 @@ def problem(run: Run, shape: tuple[int, ...], classes: int) -> str | None:
     step = {"epochs": 1, "lr": 0.01, "optimizer_state": "reset"}
     run = replace(run, training=replace(run.training, config=run.training.config.model_copy(update=step)))
     key = repr((run.model, run.training, run.objective, run.measures_curvature and run.curvature))
-    return _problem(_Trial(key, run), tuple(map(int, shape)), int(classes))
+    return _problem(_Tried(key, run), tuple(map(int, shape)), int(classes))
 
 
 @remembered
-def _problem(trial: _Trial, shape: tuple[int, ...], classes: int) -> str | None:
-    run, model = trial.run, trial.run.model
+def _problem(tried: _Tried, shape: tuple[int, ...], classes: int) -> str | None:
+    run, model = tried.run, tried.run.model
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -74,16 +74,16 @@ class ServerNoiseConfig(PrivacyConfig):
 
 
 def resolve_audit(config: ServerNoiseConfig, run: Run) -> dict[str, int]:
-    """Return ``audit_every`` 0 in place of ``auto`` where the new model is no mean of updates.
-
-    Canaries cannot take part if the aggregation reads every client's update, and under a server optimizer they weaken
-    each other, so that an estimate would be too low.
-    """
+    """Return ``audit_every`` 0 in place of ``auto`` where canaries do not find what there is to be found."""
     return {"audit_every": 0} if config.audit_every == "auto" and not is_a_mean(run) else {}
 
 
 def is_a_mean(run: Run) -> bool:
-    """Return whether the new model is a mean of updates, so that canaries find what there is to be found."""
+    """Return whether the new model is a mean of updates, which canaries can join.
+
+    They cannot if the aggregation reads every client's update, and under a server optimizer they weaken each other, so that
+    an estimate would be too low.
+    """
     return run.aggregation.module.NEEDS == "mean" and run.aggregation.module.SENSITIVITY == "mean"
 
 
@@ -99,13 +99,6 @@ def scales(clip: float, norms: Doubles) -> Doubles:
 
     >>> scales(5.0, np.array([0.0, 2.5, 10.0, np.nan, np.inf])).tolist()
     [1.0, 1.0, 0.5, 0.0, 0.0]
-
-    Args:
-        clip: C, the largest L2 norm.
-        norms: [clients] L2 norms of the updates.
-
-    Returns:
-        [clients] factors; 1 for an update of norm 0, and 0 for one whose norm is NaN or infinite.
     """
     finite = np.isfinite(norms)
     return np.where(finite, clip / np.maximum(np.where(finite, norms, clip), clip), 0.0)
@@ -119,16 +112,7 @@ def sensitivity(config: ServerNoiseConfig, received: ClientUpdates) -> float:
 
 
 def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
-    """Add noise to a model.
-
-    Args:
-        params: [d] the aggregated parameters.
-        sd: standard deviation of the noise.
-        noise: standard normal numbers [d], which are used up.
-
-    Returns:
-        [d] noisy parameters, in a new array.
-    """
+    """Return the aggregated parameters [d] with ``noise`` of standard deviation ``sd``, which is used up, in a new array."""
     released = noise.take()
     for at in range(0, len(params), PIECE):
         piece = released[at : at + PIECE]
@@ -140,13 +124,7 @@ def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
 def noise_metrics(config: ServerNoiseConfig, received: ClientUpdates, sd: float) -> Metrics:
     """Return the metrics of a round: the noise, the norms of the finite updates before clipping, and their ratio.
 
-    ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update; NaN if that norm is
-    0.
-
-    Args:
-        config: the component's fields.
-        received: the updates of one cluster.
-        sd: standard deviation of the noise.
+    ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update; NaN if that is 0.
     """
     finite = np.isfinite(received.norms)
     norms = received.norms[finite] if finite.any() else np.zeros(1)  # a Poisson round may have no clients

@@ -66,10 +66,7 @@ class Config(ServerNoiseConfig):
 
 
 def resolve(config: Config, run: Run) -> Config:
-    """Replace ``auto`` in ``neighboring`` by the run's participation, and in ``divisor`` by the expected number of clients.
-
-    In ``audit_every``, ``auto`` becomes 0 where the new model is no mean of updates (`_server_noise.resolve_audit`).
-    """
+    """Replace ``auto``: in ``neighboring`` by what participation allows, in ``divisor`` by the expected number of clients."""
     neighboring, divisor = config.neighboring, config.divisor
     if neighboring == "auto":
         neighboring = "replace_one" if run.participation == "fixed" else "add_or_remove_one"
@@ -134,11 +131,8 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a client that used model j
     in every round, on the assumption that no client changed its model.
     """
-    told = _account(config, run, outcome)
-    several = run.clustering.config.clusters > 1
-    claims = {
-        j: told.get(f"epsilon_cluster_{j}" if several else "epsilon") for j in range(run.clustering.config.clusters)
-    }
+    told, models = _account(config, run, outcome), run.clustering.config.clusters
+    claims = {j: told.get(f"epsilon_cluster_{j}" if models > 1 else "epsilon") for j in range(models)}
     opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
     return told | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
 
@@ -146,9 +140,9 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
 def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     reason, spent = refusal(config, run), outcome.spent
     stated = reason or accounting.sense(config.noise)
+    models = run.clustering.config.clusters
     metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": stated}
-    if run.clustering.config.clusters > 1:
-        metrics |= {f"guarantee_cluster_{j}": stated for j in range(run.clustering.config.clusters)}
+    metrics |= {f"guarantee_cluster_{j}": stated for j in range(models) if models > 1}
     if reason == SEVERAL and run.participation == "all":
         for j in sorted({one.cluster for one in spent}):
             metrics[f"epsilon_cluster_{j}"] = _epsilon(config, [one.event for one in spent if one.cluster == j])
@@ -172,7 +166,10 @@ def refusal(config: Config, run: Run) -> str | None:
         (config.noise_multiplier == 0, "none: updates are clipped, but no noise is added"),
         (config.noise_divisor != 1, "none: noise_divisor comes from the updates of another run, without noise"),
         (run.data.config.pools_clients, accounting.POOLED),
-        (not _is_a_mean(run), f"none: {run.aggregation.name} has no known sensitivity; fedavg has"),
+        (
+            run.aggregation.module.SENSITIVITY != "mean",
+            f"none: {run.aggregation.name} has no known sensitivity; fedavg has",
+        ),
         (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are averaged without noise"),
         (
             run.measures_curvature,
@@ -213,11 +210,7 @@ def _standard_deviation(config: Config, received: ClientUpdates) -> float:
 
 def _divisible(run: Run) -> bool:
     """Return whether a round's mean can be rewritten as a sum with a fixed divisor."""
-    return _is_a_mean(run) and _equal(run) and run.clustering.config.clusters == 1
-
-
-def _is_a_mean(run: Run) -> bool:
-    return run.aggregation.module.SENSITIVITY == "mean"
+    return run.aggregation.module.SENSITIVITY == "mean" and _equal(run) and run.clustering.config.clusters == 1
 
 
 def _equal(run: Run) -> bool:

@@ -96,9 +96,7 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     Distances of updates are distances of models, because all clients start from one model: u_i - u_j = w_i - w_j.
     """
     assert received.updates is not None and noise is not None  # guaranteed by NEEDS and NOISY
-    products = gram(received.updates, received.layout.sizes)
-    if config.arrays == "layers":
-        products = join_layers(products, received.layout.names)
+    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
     apart = {"pre_clip": spread(products), "post_clip": spread(scale_products(products, received.scales))}
     guarded = not apart[config.order] > 0
     d = 1.0 if guarded else apart[config.order]
@@ -138,17 +136,16 @@ def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Float
     """
     assert received.updates is not None  # guaranteed by NEEDS
     ends, factor = np.cumsum((0, *received.layout.sizes)), _factors(config, received)
+    pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
     products = _products(config, received)
     alone, squares, spreads = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
     for other in others:
-        pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
         inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
         own = np.array([[float(other[at] @ other[at])] for at in pieces])
-        inner, own = (_by_array(config, received, one[..., None])[..., 0] for one in (inner, own))
+        inner, own = (_by_array(config, received, one) for one in (inner, own))
         apart = np.sqrt(np.maximum(squares - 2 * inner + own, 0))  # [arrays, clients]
         spreads.append(max(alone, float(apart.mean(axis=0).max())))
-    deviations: Doubles = config.noise_multiplier / np.array(spreads) * _server_noise.sensitivity(config, received)
-    return deviations
+    return _deviations(config, received, spreads)
 
 
 def noise_without(config: Config, received: ClientUpdates) -> Doubles:
@@ -160,6 +157,10 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
     for i in range(len(apart)):
         others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
         spreads.append(float(others.max(initial=0.0)) or 1.0)
+    return _deviations(config, received, spreads)
+
+
+def _deviations(config: Config, received: ClientUpdates, spreads: list[float]) -> Doubles:
     deviations: Doubles = config.noise_multiplier / np.array(spreads) * _server_noise.sensitivity(config, received)
     return deviations
 

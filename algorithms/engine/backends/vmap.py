@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch.func import vmap as torch_vmap
 from algorithms.core.gradients import IGNORED, clip_gradients
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
-from algorithms.engine.augmentation import Crops, crop_flip
+from algorithms.engine.augmentation import crop_flip
 from algorithms.engine.backends.client_inputs import (
     NOTHING,
     Draws,
@@ -40,18 +40,11 @@ def train(
     statistics: Mapping[str, torch.Tensor],
     draws: Sequence[Draws] = (),
 ) -> tuple[torch.Tensor, np.ndarray]:
-    """Train all clients of a block, each on its own batches.
+    """Train all clients of a block, each on its own batches and from its own row of ``start`` [clients, d].
 
-    Args:
-        network: the model that all clients train.
-        start: [clients, d] the weights that each client starts from.
-        x: [n, ...] prepared examples.
-        y: [n] labels.
-        batches: one [steps, batch] array per client with positions in ``x``, padded with -1; steps may differ.
-        optimizer: the block's optimizer.
-        objective: what the clients minimize.
-        statistics: what the server sent the clients about themselves, [clients, ...] by name.
-        draws: random numbers of each client; () stands for none.
+    ``batches`` holds one array [steps, batch] per client with positions in ``x`` and ``y`` [n, ...], padded with -1; steps
+    may differ. ``statistics`` are what the server sent the clients about themselves, [clients, ...] by name; ``draws``, one
+    for each client, may be left out.
 
     Returns:
         The trained weights [clients, d], and each client's mean loss over its examples [clients] in nats.
@@ -67,9 +60,14 @@ def train(
         told = [{name: values[i] for name, values in statistics.items()} for i in places]
         given = zip(params, told, draws, strict=True)
         client = stack([begin_inputs(network, objective, w, x.shape[1:], own, d.probes) for w, own, d in given])
-    plan = _without_padding(_stack_batches([batches[i] for i in places], PADDING))
-    crops = _crops(draws, plan.shape[2])
-    losses_of, advance = _vectorize(network, objective)
+    plan = _stack_batches([batches[i] for i in places], PADDING)
+    used = np.flatnonzero((plan != PADDING).any(axis=(0, 1)))  # batches may be larger than any client
+    plan = plan[:, :, : used[-1] + 1] if len(used) else plan
+    crops = [own.crops for own in draws if own.crops is not None]
+    moves = _stack_batches([own.moves[:, : plan.shape[2]] for own in crops], 0) if crops else None
+    module, forward = objective.module, functional_forward(network)
+    losses_of = torch_vmap(partial(module.loss, objective.config, forward), randomness="error")
+    advance = torch_vmap(partial(module.advance, objective.config, forward), randomness="error")
     total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()
     optimizer.reorder(order)
@@ -79,8 +77,8 @@ def train(
         if active < previous:
             client, previous = take_first(client, active), active
         inputs, targets = _batch(network, as_tensor(x), as_tensor(y), torch.from_numpy(plan[:active, step]))
-        if crops is not None:
-            flat = crop_flip(inputs.flatten(0, 1), crops.moves[:active, step].reshape(-1, 3), crops.around)
+        if moves is not None:
+            flat = crop_flip(inputs.flatten(0, 1), moves[:active, step].reshape(-1, 3), crops[0].around)
             inputs = flat.unflatten(0, inputs.shape[:2])
         if client.get("carry"):
             with torch.no_grad():
@@ -106,36 +104,6 @@ def _batch(
     chosen = examples.flatten(1).index_select(0, rows.clamp(min=0).flatten())
     inputs = chosen.view(*rows.shape, *examples.shape[1:]).to(network.device)
     return inputs, torch.where(rows == PADDING, IGNORED, labels[rows]).to(network.device)
-
-
-def _vectorize(
-    network: Network, objective: Component[ObjectiveContract, SlotConfig]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return ``loss(arrays, x, y, client)`` and ``advance(arrays, carry, x)`` for all clients at once."""
-    module, config, forward = objective.module, objective.config, functional_forward(network)
-
-    def loss(arrays: Any, x: torch.Tensor, y: torch.Tensor, client: ClientInputs) -> Any:
-        return module.loss(config, forward, arrays, x, y, client)
-
-    def advance(arrays: Any, carry: Any, x: torch.Tensor) -> Any:
-        return module.advance(config, forward, arrays, carry, x)
-
-    return torch_vmap(loss, randomness="error"), torch_vmap(advance, randomness="error")
-
-
-def _crops(draws: Sequence[Draws], width: int) -> Crops | None:
-    """Stack the moves to [clients, most steps, width, 3]; None if images are not augmented."""
-    each = [own.crops for own in draws if own.crops is not None]
-    return Crops(_stack_batches([own.moves[:, :width] for own in each], 0), each[0].around) if each else None
-
-
-def _without_padding(plan: np.ndarray) -> np.ndarray:
-    """Drop the last places of ``plan`` [clients, steps, batch] in which no client of the block ever has an example.
-
-    With batches larger than any client, all of a step's time would otherwise be spent on padding.
-    """
-    used = np.flatnonzero((plan != PADDING).any(axis=(0, 1)))
-    return plan[:, :, : used[-1] + 1] if len(used) else plan
 
 
 def _stack_batches(batches: Sequence[np.ndarray], blank: int) -> np.ndarray:
