@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.core.gradients import clip_gradients
 from algorithms.engine.backends.optimizers import Optimizer, optimizer_state, resume_optimizer
 from algorithms.training.local_sgd import Config
 from tests.support.torchs_own import TorchsOwn
@@ -47,26 +46,18 @@ def torchs_own(fields: dict[str, Any], params: torch.Tensor, grads: torch.Tensor
 @every_kind
 def test_twenty_steps_end_where_pytorch_ends(fields):
     params, grads = draws(30), draws(20, 30) * torch.logspace(-3, 3, 30)
-    ours, own = params.clone(), optimizer(fields)
+    ours, own, before = params.clone(), optimizer(fields), grads.clone()
     for grad in grads:
         own.step(ours, grad)
     np.testing.assert_allclose(ours, torchs_own(fields, params, grads), rtol=1e-6, atol=1e-6)
+    assert torch.equal(grads, before)
 
 
 @every_kind
-def test_many_clients_step_as_each_would_alone(fields):
-    params, grads = draws(4, 11), draws(20, 4, 11)
-    stepped, together = params.clone(), optimizer(fields)
-    for grad in grads:
-        together.step(stepped, grad)
-    for i in range(4):
-        np.testing.assert_allclose(stepped[i], torchs_own(fields, params[i], grads[:, i]), rtol=1e-6, atol=1e-6)
-
-
-@every_kind
-def test_clients_that_have_finished_stay_and_do_not_disturb_the_others(fields):
-    """The active clients are the first rows: 7, 4, 4 and 1 steps."""
-    steps, params, grads = (7, 4, 4, 1), draws(4, 5), draws(7, 4, 5)
+@pytest.mark.parametrize("steps", [(20, 20, 20, 20), (7, 4, 4, 1)])
+def test_many_clients_step_as_each_would_alone_and_those_that_have_finished_stay(fields, steps):
+    """The active clients are the first rows."""
+    params, grads = draws(4, 5), draws(max(steps), 4, 5)
     stepped, together = params.clone(), optimizer(fields)
     for step in range(max(steps)):
         active = sum(own > step for own in steps)
@@ -76,49 +67,21 @@ def test_clients_that_have_finished_stay_and_do_not_disturb_the_others(fields):
         np.testing.assert_allclose(stepped[i], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_by_hand_sgd():
-    weights, own = torch.tensor([1.0]), optimizer({"lr": 0.5})
-    own.step(weights, torch.tensor([2.0]))
-    assert weights.item() == 0
-
-
-def test_by_hand_weight_decay_pulls_to_zero():
-    weights, own = torch.tensor([1.0]), optimizer({"lr": 0.5, "weight_decay": 0.5})
-    own.step(weights, torch.tensor([0.0]))
-    assert weights.item() == 0.75
-
-
-def test_by_hand_momentum_remembers_the_step_before():
-    weights, own = torch.tensor([0.0]), optimizer({"lr": 1.0, "momentum": 0.5})
-    own.step(weights, torch.tensor([4.0]))
-    own.step(weights, torch.tensor([0.0]))
-    assert weights.item() == -4 - 2
-
-
-def test_by_hand_the_first_step_of_adam_is_the_learning_rate():
-    weights, own = torch.zeros(3), optimizer({"optimizer": "adam", "lr": 0.25})
-    own.step(weights, torch.tensor([1e-3, -50.0, 0.0]))
-    assert weights.tolist() == pytest.approx([-0.25, 0.25, 0.0], abs=1e-5)
-
-
-@every_kind
-def test_gradients_are_read_and_not_changed(fields):
-    grad, own = draws(6), optimizer(fields)
-    for _ in range(3):
-        own.step(draws(6), grad)
-    assert torch.equal(grad, draws(6))
-
-
-@pytest.mark.parametrize("fields", [KINDS["momentum"], KINDS["adam"]], ids=["momentum", "adam"])
-def test_a_new_optimizer_knows_nothing_of_the_one_before(fields):
-    def two_steps(second: Optimizer, first: Optimizer) -> torch.Tensor:
-        weights = draws(6)
-        first.step(weights, draws(2, 6)[0])
-        second.step(weights, draws(2, 6)[1])
-        return weights
-
-    old = optimizer(fields)
-    assert not torch.equal(two_steps(old, old), two_steps(optimizer(fields), optimizer(fields)))
+@pytest.mark.parametrize(
+    ("fields", "start", "grads", "end"),
+    [
+        ({"lr": 0.5}, 1.0, [2.0], 0.0),
+        ({"lr": 0.5, "weight_decay": 0.5}, 1.0, [0.0], 0.75),
+        ({"lr": 1.0, "momentum": 0.5}, 0.0, [4.0, 0.0], -4.0 - 2.0),
+        ({"optimizer": "adam", "lr": 0.25}, 0.0, [1e-3], -0.25),  # the first step is the learning rate
+        ({"optimizer": "adam", "lr": 0.25}, 0.0, [-50.0], 0.25),
+    ],
+)
+def test_by_hand(fields, start, grads, end):
+    weights, own = torch.tensor([start]), optimizer(fields)
+    for grad in grads:
+        own.step(weights, torch.tensor([grad]))
+    assert weights.item() == pytest.approx(end, abs=1e-5)
 
 
 # From round to round
@@ -128,47 +91,38 @@ every_lasting = pytest.mark.parametrize("fields", LASTING.values(), ids=LASTING)
 CPU = torch.device("cpu")
 
 
+def stepped(
+    config: Config, carried: dict[str, np.ndarray], params: torch.Tensor, grads: torch.Tensor
+) -> dict[str, Any]:
+    """Resume an optimizer, step ``params`` in place along each of ``grads``, and return what is left of it."""
+    own = resume_optimizer(config, config.lr, carried, tuple(params.shape), CPU)
+    for grad in grads:
+        own.step(params, grad)
+    return optimizer_state(own)
+
+
 @every_lasting
 def test_an_optimizer_that_was_kept_goes_on_as_if_there_had_been_no_break(fields):
     config, grads, whole, cut = Config(**fields, optimizer_state="persist"), draws(6, 30), draws(30), draws(30)
-    own = resume_optimizer(config, config.lr, {}, (30,), CPU)
-    for grad in grads:
-        own.step(whole, grad)
-    carried: dict[str, np.ndarray] = {}
-    for part in grads[:2], grads[2:]:
-        own = resume_optimizer(config, config.lr, carried, (30,), CPU)
-        for grad in part:
-            own.step(cut, grad)
-        carried = optimizer_state(own)
+    stepped(config, {}, whole, grads)
+    carried = stepped(config, stepped(config, {}, cut, grads[:2]), cut, grads[2:])
     assert cut.numpy().tobytes() == whole.numpy().tobytes()
     assert carried["steps"] == 6
 
 
 @every_lasting
 def test_clients_with_unequal_histories_go_on_together_as_each_would_alone(fields):
-    config, grads, together = Config(**fields, optimizer_state="persist"), draws(9, 3, 5), draws(3, 5)
-    alone, before, after = together.clone(), (0, 2, 5), 4
-    carried = []
-    for i, steps in enumerate(before):
-        own = resume_optimizer(config, config.lr, {}, (5,), CPU)
-        for grad in grads[:steps, i]:
-            own.step(alone[i], grad)
-        carried.append(optimizer_state(own))
-    together.copy_(alone)
-    joint = resume_optimizer(
-        config, config.lr, {name: np.stack([one[name] for one in carried]) for name in carried[0]}, (3, 5), CPU
+    config, grads, alone, before = Config(**fields, optimizer_state="persist"), draws(9, 3, 5), draws(3, 5), (0, 2, 5)
+    carried = [stepped(config, {}, alone[i], grads[:steps, i]) for i, steps in enumerate(before)]
+    together = alone.clone()
+    joint = stepped(
+        config, {name: np.stack([one[name] for one in carried]) for name in carried[0]}, together, grads[5:]
     )
-    for grad in grads[5:]:
-        joint.step(together, grad)
     for i, mine in enumerate(carried):
-        own = resume_optimizer(config, config.lr, mine, (5,), CPU)
-        for grad in grads[5:, i]:
-            own.step(alone[i], grad)
-        np.testing.assert_allclose(
-            optimizer_state(joint)["moments"][i], optimizer_state(own)["moments"], rtol=1e-6, atol=1e-7
-        )
+        after = stepped(config, mine, alone[i], grads[5:, i])
+        np.testing.assert_allclose(joint["moments"][i], after["moments"], rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-6)
-    assert optimizer_state(joint)["steps"].tolist() == [steps + after for steps in before]
+    assert joint["steps"].tolist() == [steps + 4 for steps in before]
 
 
 def test_who_never_took_part_begins_with_zeros_whatever_stands_there():
@@ -181,12 +135,4 @@ def test_who_never_took_part_begins_with_zeros_whatever_stands_there():
 
 @pytest.mark.parametrize("fields", [{"optimizer_state": "reset", **KINDS["adam"]}, {"optimizer_state": "persist"}])
 def test_nothing_is_kept_where_nothing_lasts(fields):
-    own = resume_optimizer(Config(**fields), 0.1, {}, (4,), CPU)
-    own.step(draws(4), draws(4))
-    assert optimizer_state(own) == {}
-
-
-def test_a_gradient_is_clipped_row_by_row_and_a_short_one_is_left():
-    rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    assert clip_gradients(rows, 1.0).tolist() == [pytest.approx([0.6, 0.8]), pytest.approx([0.3, 0.4]), [0.0, 0.0]]
-    assert clip_gradients(rows[0], 10.0).tolist() == [3.0, 4.0]
+    assert stepped(Config(**fields), {}, draws(4), draws(1, 4)) == {}
