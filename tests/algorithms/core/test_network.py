@@ -11,7 +11,7 @@ from torch import nn
 
 from algorithms.core.messages import Weights
 from algorithms.core.network import Network
-from algorithms.models import mlp, mnist_cnn, vgg
+from algorithms.models import mnist_cnn, vgg
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -78,35 +78,24 @@ def test_backward_adds_to_the_gradient_vector(network):
     np.testing.assert_allclose(network.grads, 2 * once, rtol=1e-5)
 
 
-def test_kernels_and_images_have_their_channels_last_in_memory(network):
-    assert network.module.get_parameter("0.weight").is_contiguous(memory_format=torch.channels_last)
-    assert network.inputs(images(3)).is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(network.inputs(images(3)), torch.from_numpy(images(3)))
-
-
-def test_load_and_weights_round_trip_to_the_bit_and_weights_are_copies(network):
-    first = weights_of(network)
-    network.load(first)
-    held = network.weights()
-    assert held.params.tobytes() == first.params.tobytes()
-    assert held.buffers.tobytes() == first.buffers.tobytes()
-    network.params.zero_()
-    network.buffers.zero_()
-    assert held.params.tobytes() == first.params.tobytes()
-    assert held.buffers.tobytes() == first.buffers.tobytes()
-    assert (held.params.dtype, held.buffers.dtype) == (np.float32, np.float32)
+def same(one: Weights, other: Weights) -> bool:
+    return one.params.tobytes() == other.params.tobytes() and one.buffers.tobytes() == other.buffers.tobytes()
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_read_only_arrays_are_taken_and_left_as_they_are(network):
-    weights, x = weights_of(network), images(5)
-    for array in (weights.params, weights.buffers, x):
+def test_what_is_loaded_is_copied_to_the_bit_and_what_is_returned_is_a_copy(network):
+    first, x = weights_of(network), images(5)
+    for array in (first.params, first.buffers, x):
         array.setflags(write=False)
-    network.load(weights)
-    before = network.logits(x)
+    network.load(first)
+    kept, before = network.weights(), network.logits(x)
     network.params.add_(1.0)
-    assert weights.params.tobytes() == weights_of(network).params.tobytes()
+    network.buffers.zero_()
+    assert same(kept, first) and same(first, weights_of(network))
     assert not np.array_equal(network.logits(x), before)
+    assert network.module.get_parameter("0.weight").is_contiguous(memory_format=torch.channels_last)
+    assert network.inputs(x).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(network.inputs(x), torch.from_numpy(x))
 
 
 @pytest.mark.parametrize(("params", "buffers"), [(1, 0), (-1, 0), (0, 1), (0, -6)])
@@ -116,30 +105,23 @@ def test_weights_of_another_length_are_refused_and_change_nothing(network, param
     sizes = network.layout.size + params, network.buffer_layout.size + buffers
     with pytest.raises(ValueError, match="do not fit a model"):
         network.load(Weights(*(np.ones(size, np.float32) for size in sizes)))
-    assert network.weights().params.tobytes() == before.params.tobytes()
-    assert network.weights().buffers.tobytes() == before.buffers.tobytes()
+    assert same(network.weights(), before)
 
 
 # Buffers
 
 
-def test_training_moves_the_running_statistics_as_torch_defines_them(network):
+def test_training_moves_the_running_statistics_as_torch_defines_them_and_evaluation_does_not(network):
     network.load(weights_of(network))
     before, x = network.weights(), network.inputs(images(6))
-    activations = network.module[0](x).detach()  # type: ignore[index]
     network.module.train()
-    network.module(x)
+    network.logits(images(6))
+    assert same(network.weights(), before)
+    activations = network.module[0](x).detach()  # type: ignore[index]
+    network.module.train()(x)
     mean, variance = activations.mean(dim=(0, 2, 3)), activations.var(dim=(0, 2, 3))
     expected = 0.9 * before.buffers + 0.1 * torch.cat([mean, variance]).numpy()
     np.testing.assert_allclose(network.weights().buffers, expected, rtol=1e-5)
-
-
-def test_logits_use_the_running_statistics_and_leave_them_alone(network):
-    network.load(weights_of(network))
-    network.module.train()
-    before = network.weights()
-    network.logits(images(6))
-    assert network.weights().buffers.tobytes() == before.buffers.tobytes()
 
 
 def test_logits_are_those_of_a_plain_module_whatever_the_batch(network):
@@ -152,42 +134,26 @@ def test_logits_are_those_of_a_plain_module_whatever_the_batch(network):
         np.testing.assert_allclose(network.logits(images(7), batch), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_batch_counters_are_no_part_of_the_vectors_and_keep_no_history(network):
-    assert network.buffers.numel() == 6
-    network.module.train()
-    network.module(network.inputs(images(3)))
-    assert network.module.get_buffer("1.num_batches_tracked").item() == 1
-    network.load(weights_of(network))
-    assert network.module.get_buffer("1.num_batches_tracked").item() == 0
-
-
 # Initial weights
 
 
 def test_initial_weights_are_a_function_of_the_generator_alone(network):
-    torch.manual_seed(1)
-    np.random.seed(1)
     first = network.initial(np.random.default_rng(0))
     torch.manual_seed(2)
     np.random.seed(2)
     network.params.fill_(9.0)
     network.buffers.fill_(9.0)
-    again = network.initial(np.random.default_rng(0))
-    assert first.params.tobytes() == again.params.tobytes()
-    assert first.buffers.tobytes() == again.buffers.tobytes()
+    assert same(network.initial(np.random.default_rng(0)), first)
     assert network.initial(np.random.default_rng(1)).params.tobytes() != first.params.tobytes()
 
 
 def test_a_network_leaves_the_global_generators_as_they_were():
-    torch.manual_seed(5)
-    np.random.seed(5)
     before = torch.random.get_rng_state(), str(np.random.get_state())
     for module in (mnist_cnn, vgg):
         network = Network(StandIn(module=module, config=module.Config()), (1, 32, 32), 10)
         network.load(network.initial(np.random.default_rng(0)))
         network.logits(np.zeros((1, 1, 32, 32), np.float32))
-    assert torch.equal(before[0], torch.random.get_rng_state())
-    assert before[1] == str(np.random.get_state())
+    assert torch.equal(before[0], torch.random.get_rng_state()) and before[1] == str(np.random.get_state())
 
 
 @pytest.mark.parametrize(
@@ -202,34 +168,22 @@ def test_weights_and_biases_are_distributed_as_pytorch_would_draw_them(layer, sh
     fan_in = math.prod(ours["0.weight"].shape[1:])
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        default = layer()
-    for name, theirs in default.named_parameters():
-        drawn = ours[f"0.{name}"].detach()
-        assert drawn.shape == theirs.shape
-        bound = fan_in**-0.5
-        assert 0.95 * bound < drawn.abs().max() <= bound
-        assert theirs.abs().max() <= bound * (1 + 1e-6)
+        default = dict(layer().named_parameters())
+    assert {name.removeprefix("0."): drawn.shape for name, drawn in ours.items()} == {
+        name: drawn.shape for name, drawn in default.items()
+    }
+    for drawn in (*ours.values(), *default.values()):
+        bound, values = fan_in**-0.5, drawn.detach().flatten().sort().values
+        assert 0.9 * bound < values.abs().max() <= bound * (1 + 1e-6)
         # Uniform: the sorted draws follow the line from -bound to bound (Kolmogorov's distance, 4 deviations).
-        line = torch.linspace(-1, 1, drawn.numel()) * bound
-        assert (drawn.flatten().sort().values - line).abs().max() < 4 * bound / math.sqrt(drawn.numel())
-        assert (theirs.detach().flatten().sort().values - line).abs().max() < 4 * bound / math.sqrt(drawn.numel())
-
-
-def test_layers_and_attempts_do_not_share_their_draws():
-    network = Network(StandIn(module=mlp, config=mlp.Config(hidden=(6, 6))), (6,), 6)
-    network.initial(np.random.default_rng(0))
-    matrices = [parameter.detach().clone() for name, parameter in network.module.named_parameters() if "weight" in name]
-    assert not torch.equal(matrices[0], matrices[1])
-    assert not torch.equal(matrices[1], matrices[2])
+        line = torch.linspace(-1, 1, len(values)) * bound
+        assert (values - line).abs().max() < 4 * bound / math.sqrt(len(values))
 
 
 def test_a_marked_layer_gets_glorots_uniform_weights_and_no_bias():
-    def build(shape: tuple[int, ...], classes: int) -> nn.Module:
-        marked = nn.Linear(30, 90)
-        marked.init = "xavier"  # type: ignore[assignment]
-        return nn.Sequential(marked)
-
-    network = Network(model(build), (30,), 90)
+    marked = nn.Linear(30, 90, device="meta")
+    marked.init = "xavier"  # type: ignore[assignment]
+    network = Network(model(lambda shape, classes: nn.Sequential(marked)), (30,), 90)
     network.initial(np.random.default_rng(0))
     weight, bias = (parameter.detach() for parameter in network.module.parameters())
     bound = math.sqrt(6 / (30 + 90))
@@ -248,15 +202,14 @@ def test_normalization_starts_as_the_identity_whatever_was_there_before(network)
 
 def test_what_a_network_holds_does_not_tell_how_much_it_was_trained_before(network):
     """Batch normalization counts batches; a count of this process' work must not get into the models that are saved."""
-    from algorithms.engine.backends.loop import passes
-    from algorithms.training import local_sgd
-    from datasets.components import Component
-    from datasets.federation import Examples
-
-    start = network.initial(np.random.default_rng(0))
-    fresh = {name: array.clone() for name, array in network.module.state_dict().items()}
-    training = Component("local_sgd", local_sgd.Config(batch_size=2), "algorithms.training")
-    next(passes(network, Examples(images(4), np.arange(4)), training, np.random.default_rng(2)))
-    assert not all(torch.equal(array, fresh[name]) for name, array in network.module.state_dict().items())
+    start, fresh = network.initial(np.random.default_rng(0)), copied(network)
+    assert network.buffers.numel() == 6
+    network.module.train()(network.inputs(images(3)))
+    assert not all(torch.equal(array, fresh[name]) for name, array in copied(network).items())
+    assert network.module.get_buffer("1.num_batches_tracked").item() == 1
     network.load(start)
-    assert all(torch.equal(array, fresh[name]) for name, array in network.module.state_dict().items())
+    assert all(torch.equal(array, fresh[name]) for name, array in copied(network).items())
+
+
+def copied(network: Network) -> dict[str, torch.Tensor]:
+    return {name: array.clone() for name, array in network.module.state_dict().items()}
