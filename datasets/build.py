@@ -26,10 +26,7 @@ def build_federation(
         root: the folder that holds the data sets, and into which they are downloaded.
         rng_for: returns the generator of a named purpose.
         download: whether a data set that is absent may be downloaded.
-        source: the data set, if it has been loaded already; None: it is loaded.
-
-    Returns:
-        The federation.
+        source: the data set, if it has been loaded already.
 
     Raises:
         DataError: the data set is absent, damaged, or too small for the configuration; the message lists all reasons.

@@ -43,30 +43,18 @@ class Above:
 
 
 def read_when(**conditions: Any) -> dict[str, Any]:
-    """Declare that a field is read only where sibling fields have certain values (its ``json_schema_extra``).
+    """Declare, as pydantic's ``json_schema_extra``, that a field is read only where sibling fields have certain values.
 
     Where a condition does not hold, giving the field is an error, and the field is not part of the trial's id.
 
     Args:
         conditions: for each sibling field, the value, a tuple of values, or an `Above`.
-
-    Returns:
-        A dictionary for pydantic's ``json_schema_extra``.
     """
     return {"read_when": {name: one if isinstance(one, tuple) else (one,) for name, one in conditions.items()}}
 
 
 def inherited(parent: type[Config], field: str, **conditions: Any) -> Any:
-    """Redeclare a field of a base class so that it is read only under further conditions.
-
-    Args:
-        parent: the class that declares the field.
-        field: the name of the field.
-        conditions: when the field is read, as in `read_when`.
-
-    Returns:
-        The field's declaration, for use in the body of the subclass.
-    """
+    """Redeclare a ``field`` of a base class so that it is read only under further ``conditions``, as in `read_when`."""
     narrowed = copy(parent.model_fields[field])
     narrowed.json_schema_extra = read_when(**conditions)
     return narrowed
@@ -196,13 +184,7 @@ class Completed:
     """A component's module, completed with the defaults of its slot's contracts."""
 
     def __init__(self, module: Any, contracts: tuple[type, ...], declarations: Mapping[str, Any] | None = None) -> None:
-        """Wrap a component's module.
-
-        Args:
-            module: the component.
-            contracts: where to look for a name that the module does not define; the first contract that has it is used.
-            declarations: constants that replace those of the module.
-        """
+        """Wrap a module; the first of the ``contracts`` has what it lacks, and ``declarations`` replace its constants."""
         self._module, self._contracts, self._declarations = module, contracts, declarations or {}
 
     @property
@@ -215,11 +197,7 @@ class Completed:
         return Completed(self._module, self._contracts, self._module.declarations(config))
 
     def __getattr__(self, name: str) -> Any:
-        """Return the module's own attribute, or else the contract's default.
-
-        Raises:
-            AttributeError: neither the module nor a contract defines it.
-        """
+        """Return the module's own attribute, or else the contract's default; AttributeError if neither defines it."""
         if name in self._declarations:
             return self._declarations[name]
         if hasattr(self._module, name):
@@ -233,11 +211,7 @@ class Completed:
 
 @cache
 def components(folder: str) -> dict[str, ModuleType]:
-    """Return the components of a slot by name: those of its folder and those from outside, each in alphabetical order.
-
-    Args:
-        folder: the slot's package, for example ``"algorithms.clustering"``.
-    """
+    """Return the components of a slot, such as "algorithms.clustering", by name: its own, then those from outside."""
     own, others = own_components(folder), outside.loaded(folder)
     return own | {name: others[name] for name in sorted(others.keys() - own.keys())}
 
@@ -253,15 +227,7 @@ def own_components(folder: str) -> dict[str, ModuleType]:
 
 @cache
 def complete(folder: str, name: str) -> Completed:
-    """Return one component of a slot, completed with the defaults of the slot's contracts.
-
-    Args:
-        folder: the slot's package.
-        name: the component.
-
-    Raises:
-        KeyError: the slot has no component of this name.
-    """
+    """Return one component of a slot, completed with the defaults of the slot's contracts; KeyError if there is none."""
     contracts = getattr(importlib.import_module(folder), "CONTRACTS", ())
     return Completed(components(folder)[name], (*contracts, BaseContract))
 
@@ -271,9 +237,6 @@ def described(folder: str) -> dict[str, Completed]:
 
     What results hold of a component from outside (`datasets.outside.declare`) stands for it, so that a report of these
     results needs no code but ours. Only what is declared can be asked of it.
-
-    Args:
-        folder: the slot's package.
     """
     return _described(folder, outside.declared(folder))
 
@@ -289,11 +252,7 @@ def _described(folder: str, declared: tuple[outside.Declaration, ...]) -> dict[s
 
 @cache
 def presets(folder: str) -> dict[str, tuple[str, Preset]]:
-    """Return the presets of a slot by name, each with the name of its component.
-
-    Args:
-        folder: the slot's package.
-    """
+    """Return the presets of a slot by name, each with the name of its component."""
     return {
         name: (component, preset)
         for component in components(folder)
@@ -307,11 +266,7 @@ _forgetters: list[Callable[[], None]] = [
 
 
 def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-    """Remember the last 256 answers of a function that depend on code from outside, until `forget`.
-
-    Args:
-        function: takes hashable arguments, such as the name of something that is imported.
-    """
+    """Remember the last 256 answers of a function of hashable arguments that depend on code from outside, until `forget`."""
     found = lru_cache(maxsize=256)(function)
     _forgetters.append(found.cache_clear)
     return cast("Callable[Asked, Answer]", found)

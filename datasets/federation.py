@@ -119,18 +119,11 @@ class Source:
         return len(self.train) + len(self.test)
 
     def fitted(self, shadow: Ints) -> "Source":
-        """Return the data set as it is prepared with statistics of the server's own examples, if it needs any.
-
-        Args:
-            shadow: [n] example numbers of the shadow set, all of them training examples.
-        """
+        """Return the data set as statistics of the shadow set prepare it, the training examples with numbers ``shadow`` [n]."""
         return self if self.fit is None else self.fit(shadow)
 
     def examples(self, rows: Ints) -> Examples:
-        """Return the examples with the given numbers.
-
-        Args:
-            rows: [n] example numbers, which count the training examples first and then the test examples.
+        """Return the examples with numbers ``rows`` [n], which count the training examples first and then the test examples.
 
         Raises:
             TypeError: the data set was not `fitted`, so that its examples would be prepared with statistics of all clients.
@@ -157,27 +150,18 @@ class Preparation:
     std: tuple[float, ...] | None = None
 
     def __call__(self, x: NDArray[Any], strengths: NDArray[Any]) -> Floats:
-        """Turn stored examples into model inputs.
+        """Turn stored examples [n, ...], uint8 or float32, into model inputs [n, ...], float32.
 
         Args:
-            x: [n, ...] stored examples, uint8 or float32.
+            x: the examples.
             strengths: [n] one transform strength per example (degrees or a brightness factor).
-
-        Returns:
-            [n, ...] float32.
         """
         pixels = transforms.scale(x)
         moved = transforms.apply(self.transform, pixels, strengths, fill=self.fill)
         return transforms.normalize(moved, self.mean, self.std)
 
     def examples(self, source: Source, rows: Ints, strengths: NDArray[Any]) -> Examples:
-        """Return examples of a data set, ready for the model.
-
-        Args:
-            source: the data set.
-            rows: [n] example numbers, as in `Source.examples`.
-            strengths: [n] one transform strength per example.
-        """
+        """Return examples of a data set, with numbers ``rows`` [n] and transform ``strengths`` [n], ready for the model."""
         x = np.empty((len(rows), *source.train.x.shape[1:]), np.float32)
         y = np.empty(len(rows), np.int64)
         for start in range(0, len(rows), EXAMPLES_AT_ONCE):
@@ -262,15 +246,8 @@ class Federation:
     def draw_strengths(self, clients: Ints, rng: np.random.Generator) -> Floats:
         """Draw transform strengths from those of the given clients' training examples.
 
-        This gives examples that belong to nobody (shadow set, non-members) the transforms of given clients, whether
-        strengths were drawn per client or per image.
-
-        Args:
-            clients: [n] the client from whom each strength is drawn.
-            rng: the generator.
-
-        Returns:
-            [n] strengths.
+        This gives examples that belong to nobody (shadow set, non-members) the transforms of given ``clients`` [n], whether
+        strengths were drawn per client or per image. Returns strengths [n].
         """
         place = rng.random(len(clients)) * self.sizes[clients]
         return self.example_strengths[self.offsets[clients] + place.astype(np.int64)]

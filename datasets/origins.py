@@ -99,12 +99,7 @@ def is_installed(place: Path) -> bool:
 
 
 def holds(distribution: Distribution, file: Path) -> bool:
-    """Return whether a distribution installed ``file``, or is an editable install of the folder around it.
-
-    Args:
-        distribution: the distribution.
-        file: an absolute path without links.
-    """
+    """Return whether a distribution installed ``file`` (without links), or is an editable install of the folder around it."""
     folder = _editable_folder(distribution)
     if folder is not None:
         return file.is_relative_to(folder)

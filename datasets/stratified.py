@@ -12,14 +12,7 @@ SEED = 0
 
 
 def one_in(n: int, y: Ints) -> NDArray[np.bool_]:
-    """Choose a fixed random 1/n of the examples, stratified: each class has its share, to within one example.
-
-    Args:
-        n: the reciprocal of the share.
-        y: [examples] labels.
-
-    Returns:
-        [examples] whether each example is chosen.
+    """Choose a fixed random 1/n of the examples with labels ``y``, stratified: each class has its share, to within one.
 
     >>> picked = one_in(3, np.array([0, 1] * 6))
     >>> int(picked.sum()), int(picked[::2].sum())
@@ -33,16 +26,7 @@ def one_in(n: int, y: Ints) -> NDArray[np.bool_]:
 
 
 def split(x: NDArray[Any], y: Ints, n: int) -> tuple[Examples, Examples]:
-    """Split examples into training examples and a stratified 1/n of test examples.
-
-    Args:
-        x: [examples, ...] the examples.
-        y: [examples] labels.
-        n: the reciprocal of the share of test examples.
-
-    Returns:
-        The training examples and the test examples.
-    """
+    """Split examples [n, ...] and their labels [n] into training examples and a stratified 1/n of test examples."""
     test = one_in(n, y)
     return Examples(x[~test], y[~test]), Examples(x[test], y[test])
 

@@ -79,12 +79,7 @@ def _sample(pixels: Floats, neighbors: Ints, weights: Floats, background: Floats
 
 
 def _sampling(degrees: NDArray[Any], height: int, width: int) -> tuple[Ints, Floats, Floats]:
-    """Compute how rotations read an image of p = height * width pixels.
-
-    Args:
-        degrees: [a] angles.
-        height: rows of the image.
-        width: columns of the image.
+    """Compute how rotations by ``degrees`` [a] read an image of p = height * width pixels.
 
     Returns:
         Neighbors [a, 4, p], their weights [a, 4, p], and the uncovered share of each pixel [a, p].
@@ -105,14 +100,9 @@ def _sampling(degrees: NDArray[Any], height: int, width: int) -> tuple[Ints, Flo
 
 
 def _two_nearest(position: NDArray[np.float64], length: int) -> tuple[Ints, NDArray[np.float64]]:
-    """Return the two grid lines next to each position and their weights, which are 0 outside the image.
+    """Return the two of ``length`` grid lines next to each position [a, h, w], and their weights, each [a, 2, h, w].
 
-    Args:
-        position: [a, h, w] coordinates.
-        length: the number of grid lines.
-
-    Returns:
-        Grid lines and weights, each [a, 2, h, w].
+    Weights are 0 outside the image.
     """
     below = np.floor(position)
     above = position - below
@@ -122,12 +112,7 @@ def _two_nearest(position: NDArray[np.float64], length: int) -> tuple[Ints, NDAr
 
 
 def brighten(x: Floats, factors: ArrayLike) -> Floats:
-    """Multiply images by brightness factors and clip the result to [0, 1].
-
-    Args:
-        x: [n, ...] images.
-        factors: one factor per image, [n], or a single one for all.
-    """
+    """Multiply images [n, ...] by brightness factors, one each [n] or one for all, and clip the result to [0, 1]."""
     each = np.broadcast_to(np.asarray(factors, np.float32), len(x)).reshape(-1, *[1] * (x.ndim - 1))
     bright = x * each
     return np.clip(bright, 0.0, 1.0, out=bright)

@@ -125,13 +125,13 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     counts, place = _asked(config, data_config, source), _origin(config)
     if counts.shape[1] != source.classes:
         return [f"{place}: has counts for {counts.shape[1]} classes, but {source.name} has {source.classes}"]
-    reserved = _servers_own(data_config, source).sum() if isinstance(data_config, SharedTestConfig) else 0
-    suffix = f" less the {reserved} that the server keeps" if reserved else ""
+    reserved, available = _training(data_config, source)
+    suffix = f" less the {reserved.sum()} that the server keeps" if reserved.any() else ""
     found += [
-        f"{place}: the clients ask for {demand} examples of class {c}, and {source.name} has {available} for them "
+        f"{place}: the clients ask for {demand} examples of class {c}, and {source.name} has {available[c]} for them "
         f"(of {len(source.train)} training examples{suffix})"
-        for c, (demand, available) in enumerate(zip(counts.sum(axis=0), _available(data_config, source), strict=True))
-        if demand > available
+        for c, demand in enumerate(counts.sum(axis=0))
+        if demand > available[c]
     ]
     share = _test_share(config, data_config)
     for i, (total, held_out) in enumerate(zip(counts.sum(axis=1), _own_tests(counts, share).sum(axis=1), strict=True)):
@@ -154,7 +154,7 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
     """Assign each example to a purpose, with the cuts that the module's docstring shows; `shortages` must be empty."""
     counts, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
     tests = _own_tests(counts, _test_share(config, data_config))
-    table = np.vstack([_servers_own(data_config, source), tests, counts - tests])
+    table = np.vstack([_training(data_config, source)[0], tests, counts - tests])
     shadow, *parts_of_clients, leftover = cut(source.train.y, table, rng_for("partition"))
     own_tests, own = parts_of_clients[: len(counts)], parts_of_clients[len(counts) :]
     parts = cut(source.test.y, _of_the_test_set(data_config, source), rng_for("validation"))
@@ -174,7 +174,7 @@ def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
         rng: the generator.
 
     Returns:
-        The example numbers of each part and, last, those of the examples left over.
+        The example numbers of each part and, last, those left over.
     """
     piles = [
         np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)
@@ -201,14 +201,11 @@ def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:
     """Partition all examples: each class in proportion to the shares, in whole examples.
 
     Each example that remains after rounding down goes to the client that is furthest behind its share of what has been
-    assigned so far.
+    assigned so far. Returns numbers of examples [clients, classes].
 
     Args:
         available: [classes] examples of each class.
         shares: each client's size relative to the others.
-
-    Returns:
-        [clients, classes] numbers of examples.
 
     >>> by_shares(np.array([10, 5]), (3.0, 1.0)).tolist()
     [[8, 3], [2, 2]]
@@ -244,7 +241,7 @@ def _asked(config: Config, data_config: SourceConfig, source: Source) -> Ints:
     if config.preset != "shares":
         rows = np.array(PUBLISHED_COUNTS.get(config.preset, config.counts), np.int64)
         return np.broadcast_to(rows, (data_config.clients, rows.shape[1]))
-    available = _available(data_config, source)
+    _, available = _training(data_config, source)
     if data_config.examples_per_client is not None:  # here, examples_per_client is a mean
         available = portions(available, data_config.clients * data_config.examples_per_client)
     return by_shares(available, config.shares or (1.0,) * data_config.clients)
@@ -261,24 +258,17 @@ def _own_tests(counts: Ints, share: float) -> Ints:
     return np.array([portions(row, round(share * row.sum())) for row in counts])
 
 
-def _counted(y: Ints, source: Source) -> Ints:
-    return np.bincount(y, minlength=source.classes)
-
-
-def _servers_own(data_config: SourceConfig, source: Source) -> Ints:
-    """Return the training examples that the server keeps, [classes]."""
+def _training(data_config: SourceConfig, source: Source) -> tuple[Ints, Ints]:
+    """Return the training examples that the server keeps, and those that are available to the clients, each [classes]."""
     size = data_config.shadow_size if isinstance(data_config, SharedTestConfig) else 0
-    return portions(_counted(source.train.y, source), size)
-
-
-def _available(data_config: SourceConfig, source: Source) -> Ints:
-    """Return the training examples that are available to the clients, [classes]."""
-    return _counted(source.train.y, source) - _servers_own(data_config, source)
+    counts = np.bincount(source.train.y, minlength=source.classes)
+    own = portions(counts, size)
+    return own, counts - own
 
 
 def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
     """Return the sizes of the parts of the test set, [3, classes], the last for validation; a rest may be left over."""
-    counted, total = _counted(source.test.y, source), len(source.test)
+    counted, total = np.bincount(source.test.y, minlength=source.classes), len(source.test)
     if isinstance(data_config, SharedTestConfig):
         sizes = (*roles.test_sizes(data_config, total), data_config.validation_size)
     else:
