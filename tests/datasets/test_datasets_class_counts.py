@@ -150,86 +150,54 @@ def test_lists_in_a_sweep_file_are_rows(split, field, read):
     assert getattr(resolve(run).split.config, field) == read
 
 
+def held_out(**fields) -> HeldOutConfig:
+    return HELD_OUT.model_copy(update=fields)
+
+
+def shared(**fields) -> SharedTestConfig:
+    return SHARED.model_copy(update=fields)
+
+
+def custom(*counts: tuple[int, ...]) -> Config:
+    return Config(preset="custom", counts=counts)
+
+
 @pytest.mark.parametrize(
-    ("fields", "clients", "sentence"),
+    ("config", "data", "sentence"),
     [
-        ({"preset": "homogeneous"}, 3, "data.clients: data.split.preset describes 4 clients; got 3"),
-        ({"preset": "cia"}, 4, "data.clients: data.split.preset describes 3 clients; got 4"),
-        (
-            {"preset": "custom", "counts": [[1, 2], [3, 4]]},
-            3,
-            "data.clients: data.split.counts describes 2 clients; got 3",
-        ),
-        ({"shares": [1, 2]}, 3, "data.clients: data.split.shares describes 2 clients; got 3"),
-        (
-            {"preset": "custom"},
-            3,
-            "data.split.counts: the preset custom needs a row of numbers for each client, one for each",
-        ),
+        (Config(preset="homogeneous"), held_out(clients=3), "data.clients: data.split.preset describes 4 clients; got 3"),
+        (Config(preset="cia"), held_out(clients=4), "data.clients: data.split.preset describes 3 clients; got 4"),
+        (custom((1, 2), (3, 4)), held_out(clients=3), "data.clients: data.split.counts describes 2 clients; got 3"),
+        (Config(shares=(1, 2)), held_out(clients=3), "data.clients: data.split.shares describes 2 clients; got 3"),
+        (Config(preset="custom"), HELD_OUT, "data.split.counts: the preset custom needs a row of numbers"),
+        (Config(preset="non_iid"), alzheimer.Config(examples_per_client=10), "data.examples_per_client: the class counts"),
     ],
-)
-def test_what_does_not_fit_together_is_said(fields, clients, sentence):
-    (found,) = class_counts.problems(Config(**fields), HELD_OUT.model_copy(update={"clients": clients}))
+)  # fmt: skip
+def test_what_does_not_fit_together_is_said(config, data, sentence):
+    (found,) = class_counts.problems(config, data)
     assert found.startswith(sentence)
-
-
-def test_a_table_fixes_the_sizes_of_clients():
-    data = alzheimer.Config(examples_per_client=10)
-    (found,) = class_counts.problems(Config(preset="non_iid"), data)
-    assert found.startswith("data.examples_per_client: the class counts say how many examples")
 
 
 @pytest.mark.parametrize(
     ("config", "data", "sentences"),
     [
-        (
-            Config(preset="custom", counts=((11, 5, 15), (10, 6, 16))),
-            HELD_OUT,
-            [
-                "data.split.counts: the clients ask for 21 examples of class 0, and toy has 20 for them (of 60 training",
-                "data.split.counts: the clients ask for 11 examples of class 1, and toy has 10 for them (of 60 training",
-                "data.split.counts: the clients ask for 31 examples of class 2, and toy has 30 for them (of 60 training",
-            ],
-        ),
-        (
-            Config(preset="custom", counts=(9, 4, 12)),
-            SHARED,
-            [
-                "data.split.counts: the clients ask for 18 examples of class 0, and toy has 17 for them "
-                "(of 60 training examples less the 10 that the server keeps)"
-            ],
-        ),
-        (
-            Config(preset="cia"),
-            HELD_OUT.model_copy(update={"clients": 3}),
-            ["data.split.preset: has counts for 4 classes, but toy"],
-        ),
-        (
-            Config(preset="custom", counts=((1, 0, 1), (9, 9, 9))),
-            HELD_OUT,
-            [
-                "data.split.test_share: of 2 examples of client 0, 0.25 leaves 2 to train on and 0 to test on; each must be"
-            ],
-        ),
-        (
-            Config(),
-            HELD_OUT.model_copy(update={"shadow_size": 25}),
-            ["data.shadow_size: toy has 24 test examples, fewer than"],
-        ),
-        (
-            Config(),
-            HELD_OUT.model_copy(update={"examples_per_client": 31}),
-            ["data.examples_per_client: 2 clients can have at most 30 each on average, not 31"],
-        ),
-        (Config(), SHARED.model_copy(update={"test_size": 21}), ["data.test_size: 21 examples for accuracy"]),
-        (Config(), SHARED.model_copy(update={"shadow_size": 61}), ["data.shadow_size: toy has 60 training examples"]),
+        (custom((11, 5, 15), (10, 6, 16)), HELD_OUT, [
+            "data.split.counts: the clients ask for 21 examples of class 0, and toy has 20 for them (of 60 training",
+            "data.split.counts: the clients ask for 11 examples of class 1, and toy has 10",
+            "data.split.counts: the clients ask for 31 examples of class 2, and toy has 30"]),
+        (custom((9, 4, 12)), SHARED, ["data.split.counts: the clients ask for 18 examples of class 0, and toy has 17 for them "
+            "(of 60 training examples less the 10 that the server keeps)"]),
+        (Config(preset="cia"), held_out(clients=3), ["data.split.preset: has counts for 4 classes, but toy"]),
+        (custom((1, 0, 1), (9, 9, 9)), HELD_OUT, ["data.split.test_share: of 2 examples of client 0, 0.25 leaves 2 to train"]),
+        (Config(), held_out(shadow_size=25), ["data.shadow_size: toy has 24 test examples, fewer than"]),
+        (Config(), held_out(examples_per_client=31), ["data.examples_per_client: 2 clients can have at most 30 each on avera"]),
+        (Config(), shared(test_size=21), ["data.test_size: 21 examples for accuracy"]),
+        (Config(), shared(shadow_size=61), ["data.shadow_size: toy has 60 training examples"]),
     ],
-)
+)  # fmt: skip
 def test_what_a_data_set_cannot_give_is_said(config, data, sentences):
     found = class_counts.shortages(config, data, toy())
-    assert len(found) == len(sentences)
-    for told, sentence in zip(found, sentences, strict=True):
-        assert told.startswith(sentence)
+    assert [told[: len(sentence)] for told, sentence in zip(found, sentences, strict=True)] == sentences
 
 
 @pytest.mark.parametrize(
@@ -239,11 +207,6 @@ def test_what_a_data_set_cannot_give_is_said(config, data, sentences):
         ({"counts": [[1, 2], [0, 0]]}, "every client must have an example; row 1 has none"),
         ({"counts": [[1, -2]]}, "greater than or equal to 0"),
         ({"counts": [[1.5, 2]]}, "valid integer"),
-        ({"counts": []}, "at least 1 item"),
-        ({"shares": [0.5, 0.0]}, "greater than 0"),
-        ({"shares": []}, "at least 1 item"),
-        ({"test_share": 1.0}, "less than 1"),
-        ({"preset": "iid"}, "homogeneous"),
     ],
 )
 def test_fields_out_of_range_are_refused(fields, why):

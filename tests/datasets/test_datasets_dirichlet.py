@@ -208,22 +208,26 @@ def test_a_client_that_is_dealt_nothing_is_refused(generator):
             raise DataError(found[0])
 
 
+def held_out(**fields) -> HeldOutConfig:
+    return HeldOutConfig(**{"clients": 4} | fields)
+
+
+def shared(**fields) -> SharedTestConfig:
+    return SharedTestConfig(**{"clients": 4} | fields)
+
+
 @pytest.mark.parametrize(
     ("config", "data", "words"),
     [
-        (Config(generator="numpy"), HeldOutConfig(clients=4), "data.split_seed: must be given"),
+        (Config(generator="numpy"), held_out(), "data.split_seed: must be given"),
         (Config(nonmember_size=5), SHARED, "data.split.nonmember_size: this data set has data.nonmember_size"),
-        (
-            Config(),
-            HeldOutConfig(clients=401),
-            "data.clients: 401 clients of at least 1 each need more than the 400",
-        ),
-        (Config(), SharedTestConfig(clients=41, shadow_size=360), "data.clients: 41 clients of at least 1"),
-        (Config(algorithm="fedml"), HeldOutConfig(clients=41), "data.clients: 41 clients of at least 10 each"),
-        (Config(), HeldOutConfig(clients=4, shadow_size=100), "data.shadow_size: 100 examples"),
-        (Config(nonmember_size=50), HeldOutConfig(clients=4, shadow_size=50), "data.split.nonmember_size: 50 examples"),
-        (Config(), SharedTestConfig(clients=4, shadow_size=401), "data.shadow_size: toy has 400 training examples"),
-        (Config(), SharedTestConfig(clients=4, shadow_size=0, test_size=99, nonmember_size=2), "data.test_size: 99"),
+        (Config(), held_out(clients=401), "data.clients: 401 clients of at least 1 each need more than the 400"),
+        (Config(), shared(clients=41, shadow_size=360), "data.clients: 41 clients of at least 1"),
+        (Config(algorithm="fedml"), held_out(clients=41), "data.clients: 41 clients of at least 10 each"),
+        (Config(), held_out(shadow_size=100), "data.shadow_size: 100 examples"),
+        (Config(nonmember_size=50), held_out(shadow_size=50), "data.split.nonmember_size: 50 examples"),
+        (Config(), shared(shadow_size=401), "data.shadow_size: toy has 400 training examples"),
+        (Config(), shared(shadow_size=0, test_size=99, nonmember_size=2), "data.test_size: 99"),
     ],
 )
 def test_what_cannot_be_had_is_refused(config, data, words):

@@ -1,5 +1,7 @@
 """No example serves two purposes, whatever the sizes; what is too small is said in a sentence."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -80,53 +82,29 @@ def test_the_number_of_clients_leaves_the_other_purposes_alone():
         np.testing.assert_array_equal(getattr(few, name), getattr(many, name))
 
 
+def shared(**fields) -> SharedTestConfig:
+    return SharedTestConfig(**{"clients": 5, "shadow_size": 20} | fields)
+
+
 @pytest.mark.parametrize(
-    ("config", "sentence"),
+    ("config", "key", "numbers"),
     [
-        (
-            SharedTestConfig(clients=31, shadow_size=20),
-            (
-                "data.clients: 31 clients need more than the 30 available examples "
-                "(50 training examples of toy less the shadow set of 20)"
-            ),
-        ),
-        (
-            SharedTestConfig(clients=5, examples_per_client=7, shadow_size=20),
-            (
-                "data.examples_per_client: 5 clients can have at most 6 each, not 7 "
-                "(50 training examples of toy less the shadow set of 20)"
-            ),
-        ),
-        (
-            SharedTestConfig(clients=5, shadow_size=51),
-            "data.shadow_size: toy has 50 training examples, fewer than 51",
-        ),
-        (
-            SharedTestConfig(clients=5, shadow_size=20, test_size=6),
-            (
-                "data.test_size: 6 examples for accuracy and 5 non-members (data.nonmember_size) are more than "
-                "the 10 test examples of toy allow"
-            ),
-        ),
-        (
-            HeldOutConfig(clients=51),
-            "data.clients: 51 clients need more than the 50 available examples (50 training examples of toy)",
-        ),
-        (
-            HeldOutConfig(clients=5),
-            (
-                "data.held_out: of 10 examples of a client, 0.1 leaves 9 to train on, 1 for accuracy and 0 as "
-                "non-members; each must be at least 1"
-            ),
-        ),
-        (
-            HeldOutConfig(clients=5, held_out=0.5, shadow_size=11),
-            "data.shadow_size: toy has 10 test examples, fewer than 11",
-        ),
+        (shared(clients=31), "data.clients", [31, 30, 50, 20]),
+        (shared(examples_per_client=7), "data.examples_per_client", [5, 6, 7, 50, 20]),
+        (shared(shadow_size=51), "data.shadow_size", [50, 51]),
+        (shared(test_size=6), "data.test_size", [6, 5, 10]),
+        (shared(test_size=4, nonmember_size=4, validation_size=3), "data.validation_size", [3, 4, 1, 4, 10]),
+        (shared(validation_size=10), "data.validation_size", [10, 0, 1, 0, 10]),
+        (HeldOutConfig(clients=51), "data.clients", [51, 50, 50]),
+        (HeldOutConfig(clients=5), "data.held_out", [10, 0, 1, 9, 1, 0, 1]),
+        (HeldOutConfig(clients=1, held_out=0.04, validation_share=0.6), "data.held_out", [50, 0, 4, 48, 1, 0, 1, 1]),
+        (HeldOutConfig(clients=5, held_out=0.5, shadow_size=11), "data.shadow_size", [10, 11]),
     ],
 )
-def test_what_is_too_small_is_said(config, sentence):
-    assert shortages(config, source(50, 10)) == [sentence]
+def test_what_is_too_small_is_said(config, key, numbers):
+    (sentence,) = shortages(config, source(50, 10))
+    place, _, said = sentence.partition(": ")
+    assert (place, [int(word) for word in re.findall(r"\d+", said)]) == (key, numbers), said
 
 
 def test_all_that_is_too_small_is_said_at_once():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from datasets import build_federation
 from datasets.components import Component, components
 from datasets.federation import DataError, Examples, Federation, Preparation, Source
-from datasets.roles import NOBODY, assign, shortages
+from datasets.roles import NOBODY, assign
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 from datasets.splits import class_counts, dirichlet, groups, natural, subjects
 from orchestrator.config.run import resolve, trial_id
@@ -143,18 +143,6 @@ def test_whoever_asks_for_validation_trains_the_same_models(place: int, data: So
         assert set(numbers(federation.test)) <= set(numbers(plain.test))
 
 
-def test_unused_test_examples_are_taken_where_the_other_sizes_are_given() -> None:
-    data = SharedTestConfig(clients=4, shadow_size=20, test_size=30, nonmember_size=30, validation_size=30)
-    roles, plain = (
-        assign(config, source(), np.random.default_rng(3))
-        for config in (data, data.model_copy(update={"validation_size": 0}))
-    )
-    for name in ("test", "nonmembers", "shadow"):
-        np.testing.assert_array_equal(getattr(roles, name), getattr(plain, name))
-    assert len(roles.validation) == 30 and (roles.validation >= TRAIN).all()
-    assert set(roles.validation_owner) == {NOBODY}
-
-
 def test_halves_are_those_of_what_validation_leaves() -> None:
     roles = assign(SharedTestConfig(clients=4, shadow_size=20, validation_size=31), source(), np.random.default_rng(3))
     assert (len(roles.test), len(roles.nonmembers), len(roles.validation)) == (29, 29, 31)
@@ -183,36 +171,6 @@ def test_both_groups_are_validated_on_the_same_examples_in_their_own_way() -> No
     plain = groups.partition(groups.Config(transform="none", minority_ratio=0.25), data, images, streams(0))
     expected = turned.prepare(plain.validation.x, turned.strengths[turned.validation_owner])
     np.testing.assert_array_equal(turned.validation.x, expected)
-
-
-@pytest.mark.parametrize(
-    ("config", "sentence"),
-    [
-        (
-            SharedTestConfig(clients=3, shadow_size=20, test_size=40, nonmember_size=40, validation_size=11),
-            (
-                "data.validation_size: 11 examples for validation, 40 for accuracy (data.test_size; at least 1) and 40 "
-                "non-members (data.nonmember_size) are more than the 90 test examples of toy allow"
-            ),
-        ),
-        (
-            SharedTestConfig(clients=3, shadow_size=20, validation_size=90),
-            (
-                "data.validation_size: 90 examples for validation, 0 for accuracy (data.test_size; at least 1) and 0 "
-                "non-members (data.nonmember_size) are more than the 90 test examples of toy allow"
-            ),
-        ),
-        (
-            HeldOutConfig(clients=3, held_out=0.02, validation_share=0.6),
-            (
-                "data.held_out: of 100 examples of a client, 0.02 leaves 98 to train on, 1 for accuracy and 0 as "
-                "non-members, besides 1 for validation (data.validation_share); each must be at least 1"
-            ),
-        ),
-    ],
-)
-def test_too_few_examples_are_said(config: SharedTestConfig | HeldOutConfig, sentence: str) -> None:
-    assert shortages(config, source()) == [sentence]
 
 
 def test_splits_of_their_own_say_it_too() -> None:
