@@ -64,15 +64,6 @@ def test_the_publishers_names_with_a_hash_are_found_too(tmp_path):
     assert load(tmp_path).train.y.tolist() == [3]
 
 
-def test_a_color_image_counts_by_its_gray_levels(tmp_path):
-    gray = slices(1)[0]
-    written(tmp_path)
-    write(tmp_path, "train", [encoded(np.repeat(gray[..., None], 3, axis=2)), encoded(gray, "JPEG")], [0, 1])
-    x = load(tmp_path).train.x[:, 0]
-    np.testing.assert_array_equal(x[0], gray)
-    assert x.shape == (2, 128, 128)
-
-
 # Absent
 
 

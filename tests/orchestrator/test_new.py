@@ -6,10 +6,8 @@ import random
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from PIL import Image
-from pyarrow import parquet
 
 from algorithms.training import dp_sgd
 from datasets.build import build_federation
@@ -62,16 +60,6 @@ def test_what_was_written_runs(patients, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     for measured in ("accuracy", "SIA", "calibrated"):
         assert measured in done.stdout
-
-
-def test_rows_that_the_file_says_are_for_testing_are(patients, tmp_path):
-    first, *lines = patients.read_text().splitlines()
-    rows = [f"{line},{'test' if i % 3 == 0 else 'train'}" for i, line in enumerate(lines)]
-    patients.write_text("\n".join([f"{first},fold", *rows]) + "\n")
-    output = tmp_path / "work" / "sweep.yaml"
-    assert main(["new", str(patients), "--label", "outcome", "--output", str(output)]) == 0
-    assert "part: fold" in output.read_text()
-    assert "test_share" not in output.read_text()
 
 
 def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
@@ -178,7 +166,8 @@ def test_a_small_training_part_that_the_file_names(tmp_path, share):
     lines = ["a,b,split,y", *(f"{row},{i // share % 2}" for i, row in enumerate(rows))]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     config = made(tmp_path, tmp_path / "t.csv", "--label", "y").runs[0].data.config
-    assert config.shadow_size == 200 // share // 4
+    assert (config.shadow_size, config.part) == (200 // share // 4, "split")
+    assert "test_share" not in (tmp_path / "new.yaml").read_text()
 
 
 def test_a_training_part_with_next_to_nothing_is_refused(tmp_path, capsys):
@@ -186,35 +175,6 @@ def test_a_training_part_with_next_to_nothing_is_refused(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("\n".join(["a,split,y", *rows]))
     assert main(["new", str(tmp_path / "t.csv"), "--label", "y", "--output", str(tmp_path / "new.yaml")]) == 2
     assert "the training part has 10 examples and the test part 190; at least 20 and 2" in capsys.readouterr().err
-
-
-def test_codes_repeats_with_missing_values_and_subjects_run(tmp_path):
-    draw = random.Random(0)
-    table = pa.table(
-        {
-            "stage": ["1", "2", "3+"] * 60,
-            "a": [None if i in (4, 7) else draw.gauss(0, 1) for i in range(180)],
-            "b": [float("nan") if i in (4, 7) else draw.gauss(0, 1) for i in range(180)],
-            "patient": [f"p{i // 3}" for i in range(180)],
-            "y": [i // 3 % 2 for i in range(180)],
-        }
-    )
-    table = pa.concat_tables([table, table.slice(4, 1)])
-    parquet.write_table(table, tmp_path / "t.parquet")
-    config = made(tmp_path, tmp_path / "t.parquet", "--label", "y", "--subject", "patient").runs[0].data.config
-    assert (config.categories, config.duplicates, config.missing) == (("stage",), "drop", "impute")
-    assert config.subject == "patient"
-
-
-def test_what_only_the_reader_notices_is_refused_too(patients, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path / "work")
-    text = patients.read_text().splitlines()
-    text[7] = text[7].replace(",f,", ",7,").replace(",m,", ",7,")  # a number among texts
-    patients.write_text("\n".join(text) + "\n")
-    assert main(["new", str(patients), "--label", "outcome"]) == 2
-    said = capsys.readouterr().err
-    assert "column 'sex' mixes numbers and texts" in said
-    assert list((tmp_path / "work").iterdir()) == []
 
 
 def test_everything_that_is_wrong_is_said_at_once(patients, tmp_path, capsys):
@@ -228,24 +188,6 @@ def test_everything_that_is_wrong_is_said_at_once(patients, tmp_path, capsys):
     lines = capsys.readouterr().err.splitlines()
     for place in ("--output: ", "--layout: ", "--client: ", "--label: ", "new: column 'age' mixes"):
         assert sum(place in line for line in lines) == 1, place
-
-
-def test_rows_without_a_label_are_left_out_if_asked(patients, tmp_path, capsys):
-    first, *rows = patients.read_text().splitlines()
-    patients.write_text(
-        "\n".join([first, *(row.rsplit(",", 1)[0] + "," if i < 40 else row for i, row in enumerate(rows))])
-    )
-    command = ["new", str(patients), "--label", "outcome", "--output", str(tmp_path / "work" / "sweep.yaml")]
-    assert main(command) == 2
-    assert (
-        "has 40 missing values, the first in row 1; write unlabeled: drop (fedpriv new: --drop-unlabeled)"
-        in capsys.readouterr().err
-    )
-    assert main([*command, "--drop-unlabeled"]) == 0
-    assert "40 rows have no label and are left out" in capsys.readouterr().out
-    run = load_sweep(tmp_path / "work" / "sweep.yaml").runs[0]
-    assert run.data.config.unlabeled == "drop"
-    assert len(run.data.module.load(run.data.config, tmp_path / "work")) == 360
 
 
 def test_what_is_written_takes_statistics_of_the_server_and_has_an_epsilon(patients, tmp_path):
