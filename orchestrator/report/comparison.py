@@ -71,17 +71,9 @@ class Comparison:
 
 
 def compare(results: Results, published: Iterable[Record] | None = None) -> Comparison:
-    """Compare results with published numbers: a line for each number and each setting of the sweep that has it.
-
-    Args:
-        results: the results of a sweep.
-        published: the numbers, in the order of the comparison; default: those in ``published.yaml``.
-    """
+    """Compare results with published numbers, by default all: a line for each number and setting of the sweep that has it."""
     configs = {trial["id"]: dict(leaves(results.configs.get(trial["id"]) or {})) for trial in results.trials}
-    ran = {
-        trial["id"]: configs[trial["id"]] | {k: v for k, v in trial.items() if v is not None}
-        for trial in results.trials
-    }
+    ran = {one["id"]: configs[one["id"]] | {k: v for k, v in one.items() if v is not None} for one in results.trials}
     lines: list[Line] = []
     # By paper: the fields of which it says something, and the trials beside its numbers.
     stated: dict[str, set[str]] = {}

@@ -80,9 +80,7 @@ def chance_cell(setting: Setting, one: Metric, results: Results, digits: int) ->
 def guessing(named: Iterable[tuple[str, Metric]], results: Results) -> str:
     """A line with the values by chance that are the same in all settings, such as "by chance: 0.5 for MIA"; or empty.
 
-    Args:
-        named: the headings and the metrics that are shown.
-        results: the results.
+    ``named`` has the headings and the metrics that are shown.
     """
     headings: dict[float, list[str]] = {}
     for heading, one in named:
@@ -113,11 +111,8 @@ def _filled(results: Results, reading: str) -> str:
 def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
     """Texts on the settings, each once, with the settings that it is about in parentheses if there are several texts.
 
-    Such as "shadow_mia (ifca; ifca_mir)"; more than three settings are counted.
-
-    Args:
-        results: the results.
-        texts: one for each setting, in their order; empty: there is nothing to say of it.
+    Such as "shadow_mia (ifca; ifca_mir)"; more than three settings are counted. There is one text for each setting, in
+    their order; of those with an empty one, nothing is said.
     """
     groups: dict[str, list[str]] = {}
     for setting, words in zip(results.settings, texts, strict=True):
@@ -259,12 +254,7 @@ TRAINING = ("loss", "train_")  # how the names of metrics on training examples b
 
 
 def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Lines about the search of the tuned sweep in ``folder``; empty if it is not tuned.
-
-    Args:
-        folder: the results folder of the sweep.
-        trials: the rows of ``trials.parquet``, those of stopped and failed trials included.
-    """
+    """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
     name = selection_metric(folder)
     stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in EPSILONS)
     return sentences(name, len(trials), stated) if name else []

@@ -222,14 +222,7 @@ def _label(results: Results, slot: str, setting: Setting, other: Setting) -> str
 def contrast(slot: str, label: str, base: str, common: str, name: str, method: Setting, baseline: Setting) -> Contrast:
     """Compare two settings in one metric, over the repetitions that both have; p is not yet corrected.
 
-    Args:
-        slot: the slot in which they differ.
-        label: the method's label.
-        base: the baseline's label.
-        common: what both have in common, as text.
-        name: the metric.
-        method: the method's setting.
-        baseline: the baseline's setting, on the same data.
+    The labels are those of the slot in which the method and its baseline differ, and of what they have in common.
     """
     mine, theirs = (
         {repeat(trial): float(trial[name]) for trial in setting.finished if trial.get(name) is not None}

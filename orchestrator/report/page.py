@@ -88,17 +88,7 @@ class Grid(NamedTuple):
 
 
 def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contrast], comparison: Comparison) -> str:
-    """The page of a sweep.
-
-    Args:
-        results: the results of a sweep.
-        drawings: its figures as SVG files, by name; those that the page does not show are left out.
-        paired: the comparisons of methods.
-        comparison: the comparison with published numbers.
-
-    Returns:
-        The HTML; the same results give the same text.
-    """
+    """The page of a sweep as HTML; the same results give the same text. ``drawings`` are its figures as SVG files, by name."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Everything is escaped: a sweep's texts are its user's, and the page is sent to others.

@@ -100,9 +100,7 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
 
     ``s`` is the sample standard deviation. Fewer than three values have no interval; equal values have one of width 0.
 
-    Args:
-        values: one value per repetition.
-        limits: the smallest and the largest possible value. They are ignored if a value lies outside.
+    The limits, the smallest and the largest possible value, are ignored if a value lies outside.
 
     >>> found = estimate([0.7, 0.8, 0.9])  # s = 0.1, t(0.975, 2) = 4.302653
     >>> round(found.mean, 6), round(found.half, 6), found.n
@@ -198,13 +196,7 @@ def paired_test(differences: Sequence[float]) -> float:
     """The two-sided p value of the paired t test, which agrees with the t interval: p < 0.05 if it excludes 0.
 
     An exact test by signs is of no use here: with five pairs, its smallest p value is 0.0625. It is used only for equal
-    differences, to which the t test does not apply: p = 2 / 2^n, or 1 if all of them are 0.
-
-    Args:
-        differences: one per independent pair.
-
-    Returns:
-        The p value; NaN with fewer than three differences.
+    differences, to which the t test does not apply: p = 2 / 2^n, or 1 if all of them are 0. Fewer than three have none, NaN.
 
     >>> round(paired_test([1.0, 2.0, 3.0]), 4)  # t = 2 / (1 / sqrt(3)) = 3.4641 with 2 degrees of freedom
     0.0742
@@ -244,9 +236,5 @@ def least_significant(pairs: int, tests: int = 1) -> float:
 
     >>> [round(least_significant(pairs, tests), 1) for pairs in (3, 10) for tests in (1, 2)]
     [2.5, 3.6, 0.7, 0.8]
-
-    Args:
-        pairs: the number of independent pairs, two or more.
-        tests: the number of tests in the family.
     """
     return quantile(pairs - 1, 1 - SIGNIFICANT / tests) / math.sqrt(pairs)

@@ -82,13 +82,7 @@ class Story:
 
 
 def story(results: Results, paired: Sequence[Contrast] | None = None, comparison: Comparison | None = None) -> Story:
-    """The story of a sweep.
-
-    Args:
-        results: the results of a sweep; unfinished trials are counted and left out.
-        paired: the comparisons of its methods; default: they are made.
-        comparison: the comparison with published numbers; default: it is made.
-    """
+    """The story of a sweep; what is not given, the comparisons of its methods and with published numbers, is made."""
     paired = contrasts(results) if paired is None else paired
     comparison = compare(results) if comparison is None else comparison
     sweep, risk = sweep_file(Folder(results.folder)), headline_risk(results)
@@ -104,13 +98,7 @@ def story(results: Results, paired: Sequence[Contrast] | None = None, comparison
 
 @dataclass(frozen=True)
 class HeadlineRisk:
-    """The risk that the headline is about.
-
-    Attributes:
-        name: its metric.
-        accuracy: the metric of the accuracy that belongs to it; empty if it was not measured.
-        settings: the baseline's settings that have it.
-    """
+    """The metric of the headline's risk, that of its accuracy (empty: not measured), and the baseline's settings with it."""
 
     name: str
     accuracy: str
@@ -315,12 +303,7 @@ def _published(comparison: Comparison) -> list[str]:
 
 
 def question(results: Results, sweep: str) -> str:
-    """The question of a sweep: its description, the question in its leading comment, or else one from its swept keys.
-
-    Args:
-        results: the results of the sweep.
-        sweep: the text of its sweep file.
-    """
+    """The question in the text of a sweep file: its description, or in its first comment, or else one from the swept keys."""
     try:
         loaded: Any = yaml.safe_load(sweep)
     except yaml.YAMLError:

@@ -36,7 +36,7 @@ from orchestrator.report.context import (
 from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, counts, text
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.statistics import FEWEST, estimate, number
-from orchestrator.report.vocabulary import component_label, key_label, key_labels, setting_label, value_label
+from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
 
 READING = (
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds). With one "
@@ -317,8 +317,3 @@ def _p_value(p: float) -> str:
 
 
 WHOLE = "the whole sweep"  # stands for the setting of a sweep that varies nothing
-
-
-def place_label(results: Results, setting: Setting) -> str:
-    """The label of a setting, or a word for the whole sweep."""
-    return setting_label(results.keys, setting.values) or WHOLE

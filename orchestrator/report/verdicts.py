@@ -53,13 +53,7 @@ Run = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """One finished trial.
-
-    Attributes:
-        id: the hash of its run.
-        run: the fields of its resolved run by dotted key.
-        metrics: its final metrics.
-    """
+    """One finished trial: the hash of its run, the fields of the run by dotted key, and the final metrics."""
 
     id: str
     run: Run
@@ -143,13 +137,7 @@ class Effect:
 
 
 def decide(effect: Effect, p_difference: float, p_equivalence: float) -> str:
-    """The verdict on one part, from its effect and its p values after Holm's correction.
-
-    Args:
-        effect: the effect over independent pairs.
-        p_difference: of no effect, two-sided.
-        p_equivalence: of an effect beyond the margin.
-    """
+    """The verdict on one part, from its effect and its p values after Holm's correction, see `Effect`."""
     if not effect.n:
         return NOT_TESTED
     if effect.n < FEWEST_PAIRS:
@@ -196,13 +184,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim.
-
-    Attributes:
-        claim: the entry of ``claims.yaml``.
-        parts: its parts in every reading.
-        readings: the verdict of each reading.
-    """
+    """The verdict on a claim, the entry of ``claims.yaml``: its parts in every reading, and the verdict of each reading."""
 
     claim: Mapping[str, Any]
     parts: tuple[Part, ...]
@@ -284,34 +266,22 @@ def part_effect(
 
 
 def verdicts(trials: Sequence[Trial]) -> list[Verdict]:
-    """The verdict on every claim, from all trials at hand."""
-    parts = [
-        replace(part_effect(claim, part, conditions, trials), reading=reading)
-        for claim in claims()
-        for reading, conditions in (claim.get("readings") or {"": {}}).items()
-        for part in claim["parts"]
-    ]
-    judged = [part for family in _families(parts) for part in _judged(family)]
+    """The verdict on every claim, from all trials at hand; the parts of a paper in one reading are corrected together."""
+    families: dict[tuple[str, str], list[Part]] = {}
+    for claim in claims():
+        for reading, conditions in (claim.get("readings") or {"": {}}).items():
+            parts = [replace(part_effect(claim, part, conditions, trials), reading=reading) for part in claim["parts"]]
+            families.setdefault((claim["claim"].split("/")[0], reading), []).extend(parts)
+    judged = [part for family in families.values() for part in _judged(family)]
     by_claim = {claim["claim"]: tuple(part for part in judged if part.claim == claim["claim"]) for claim in claims()}
     return [Verdict(claim, by_claim[claim["claim"]], _together(by_claim[claim["claim"]])) for claim in claims()]
 
 
-def _families(parts: Sequence[Part]) -> list[list[Part]]:
-    """The parts that are corrected together: those of one paper in one reading."""
-    families: dict[tuple[str, str], list[Part]] = {}
-    for part in parts:
-        families.setdefault((part.claim.split("/")[0], part.reading), []).append(part)
-    return list(families.values())
-
-
 def _judged(family: Sequence[Part]) -> list[Part]:
     """The parts with their verdicts, after Holm's correction over all that have enough pairs."""
-    testable = [part.effect.n >= FEWEST_PAIRS for part in family]
-    raw = [
-        (part.effect.p_difference, part.effect.p_equivalence) if enough else (NAN, NAN)
-        for part, enough in zip(family, testable, strict=True)
-    ]
-    differences, equivalences = (holm([pair[which] for pair in raw]) for which in (0, 1))
+    tested = [part.effect if part.effect.n >= FEWEST_PAIRS else None for part in family]
+    differences = holm([one.p_difference if one else NAN for one in tested])
+    equivalences = holm([one.p_equivalence if one else NAN for one in tested])
     return [
         replace(part, verdict=decide(part.effect, d, e), p_holm=d if part.effect.side else min(d, e))
         for part, d, e in zip(family, differences, equivalences, strict=True)
@@ -323,11 +293,11 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
     joined = {}
     for reading in dict.fromkeys(part.reading for part in parts):
         names = [part.verdict for part in parts if part.reading == reading]
-        tested = [name for name in names if name != NOT_TESTED] or names
-        if len(set(tested)) == 1:
-            joined[reading] = tested[0]
-        else:
-            joined[reading] = IN_PART if SUPPORTED in tested else min(tested, key=WEAKEST_FIRST.index)
+        tested = {name for name in names if name != NOT_TESTED} or set(names)
+        partly = SUPPORTED in tested and len(tested) > 1
+        joined[reading] = (
+            IN_PART if partly else SUPPORTED if SUPPORTED in tested else min(tested, key=WEAKEST_FIRST.index)
+        )
     return joined
 
 
@@ -347,8 +317,8 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
     trials: dict[str, Trial] = {}
     notes = []
     for path in paths:
-        measured = any(path.glob("*.parquet")) and not (path / "manifest.json").exists()
-        used, left = _used(_measured(path) if measured else _rows(read_results(path)), path.name)
+        tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
+        used, left = _used(_measured(tables) if tables else _rows(read_results(path)), path.name)
         notes += left
         for trial in used:
             trials.setdefault(trial.id, trial)
@@ -388,14 +358,12 @@ def _rows(results: Results) -> Iterator[tuple[Row, Run]]:
         yield trial, flat(results.configs.get(trial["id"]) or {})
 
 
-def _measured(path: Path) -> Iterator[tuple[Row, Run]]:
+def _measured(tables: Sequence[Path]) -> Iterator[tuple[Row, Run]]:
     import pandas as pd
 
-    for file in sorted(path.glob("*.parquet")):
-        table = pd.read_parquet(file)
+    for table in map(pd.read_parquet, tables):
         if {"id", "status", "run"} <= set(table):
-            for row in table.to_dict("records"):
-                yield row, flat(json.loads(row["run"]))
+            yield from ((row, flat(json.loads(row["run"]))) for row in table.to_dict("records"))
 
 
 HEAD = ("claim", "part", "reading", "printed", "measured", "margin", "pairs", "p (Holm)", "verdict")
@@ -459,24 +427,20 @@ def as_json(judged: Sequence[Verdict], notes: Sequence[str]) -> str:
     """All verdicts, with every number, as JSON."""
     entries = []
     for one in judged:
-        parts = [
-            {
-                "part": part.name,
-                "reading": part.reading,
-                "verdict": part.verdict,
-                "effect": part.effect.mean,
-                "half": part.effect.half(),
-                "half_90": part.effect.half(0.9),
-                "pairs": part.effect.n,
-                "pairs_needed": part.effect.pairs_needed,
-                "p_holm": part.p_holm,
-                "printed": part.effect.printed,
-                "margin": part.effect.margin,
-                "trials": list(part.trials),
-                "notes": list(part.notes),
-            }
-            for part in one.parts
-        ]
+        parts = []
+        for part in one.parts:
+            effect = part.effect
+            parts.append(
+                {"part": part.name, "reading": part.reading, "verdict": part.verdict, "effect": effect.mean}
+                | {
+                    "half": effect.half(),
+                    "half_90": effect.half(0.9),
+                    "pairs": effect.n,
+                    "pairs_needed": effect.pairs_needed,
+                }
+                | {"p_holm": part.p_holm, "printed": effect.printed, "margin": effect.margin}
+                | {"trials": list(part.trials), "notes": list(part.notes)}
+            )
         entries.append({**one.claim, "verdicts": dict(one.readings), "parts": parts})
     plain = json.dumps({"claims": entries, "notes": list(notes)}, indent=1, default=str)
     return re.sub(r"\bNaN\b", "null", plain) + "\n"
