@@ -10,7 +10,7 @@ import run_queue
 
 from orchestrator.report.figures.arrangement import Arrangement
 from tests.support.arranged import read
-from tests.support.synthetic_membership import write_grouped
+from tests.support.synthetic_results import write_grouped
 
 
 @pytest.fixture(scope="module")

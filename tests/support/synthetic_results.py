@@ -1,4 +1,8 @@
-"""Results folders that no run has made: invented numbers, in the very files and columns that a run leaves behind."""
+"""Results folders that no run has made: invented numbers, in the very files and columns that a run leaves behind.
+
+`write_sweep` writes trials of IFCA and IFCA-MIR; `write_grouped`, `write_alone`, `write_finp` and `write_metric` are
+sweeps with membership inference, with source inference, and under a server's noise, as the papers have them.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +35,7 @@ NAMES = {
 SPLIT = {"name": "groups", "minority_ratio": 0.2, "minority": [0, 25], "majority": [25, 50], "transform": "rotation"}
 CONFIG: dict[str, Any] = {
     "rounds": 12,
-    "data": {
-        "name": "mnist",
-        "clients": 40,
-        "split": {
-            "name": "groups",
-            "minority_ratio": 0.2,
-            "minority": [0, 25],
-            "majority": [25, 50],
-            "transform": "rotation",
-        },
-    },
+    "data": {"name": "mnist", "clients": 40, "split": SPLIT},
     "model": {"name": "mnist_cnn"},
     "clustering": {"name": "ifca", "clusters": 2},
     "attacks": [{"name": "shadow_mia", "every": 5, "shadows": 3}],
@@ -174,3 +168,300 @@ def _write_trial(
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     for name, table in tables.items():
         table.to_parquet(folder / f"{name}.parquet")
+
+
+# Membership inference, with groups of clients and with one global model
+
+NONMEMBERS = 200
+GROUPED: dict[str, Sequence[Any]] = {
+    "clustering.name": ["ifca", "ifca_mir"],
+    "data.split.minority_ratio": [0.1, 0.3],
+    "seed": [0, 1, 2, 3, 4],
+}
+PLAIN: dict[str, Sequence[Any]] = {"privacy.name": ["none", "dp_sgd"], "seed": [0, 1, 2]}
+ALONE = {"data.split.name": "dirichlet", "clustering.name": "none", "data.name": "digits", "model.name": "mlp"}
+
+
+def grouped_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, float]:
+    found = ifca_metrics(trial, rng)
+    exposed = found["mia_accuracy_minority"]
+    mir = trial.get("clustering.name") == "ifca_mir"
+    moved = float(rng.integers(1, 4)) if mir else 0.0
+    return found | {
+        "risk_minority": exposed - 0.04 * mir,
+        "risk_majority": found["mia_accuracy_majority"],
+        "risk_worst_client": exposed + 0.1,
+        "risk_worst_client_null": 0.68 + rng.normal(0, 0.004),
+        "violations_null": 1.4 + rng.normal(0, 0.1),
+        "moved_minority": moved,
+        "moved_majority": 0.0,
+        "movers_risk": exposed - 0.1 if mir else None,
+        "movers_risk_left": exposed + 0.02 if mir else None,
+        "demographic_parity_null": 0.01,
+        "equal_opportunity_null": 0.02,
+        "equalized_odds_null": 0.015,
+    }
+
+
+def grouped_tables(
+    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    """Rounds, clients and scores of such a run; the seed decides which clients are the minority."""
+    minority = rng.permutation(40) < round(40 * trial["data.split.minority_ratio"])
+    risk = np.where(minority, final["risk_minority"], final["risk_majority"]) + rng.normal(0, 0.06, 40)
+    clients = pd.DataFrame(
+        {
+            "round": np.repeat([5, 12], 40),
+            "client": np.tile(np.arange(40), 2),
+            "group": np.tile(np.where(minority, "minority", "majority"), 2),
+            "examples": 20,
+            "risk": np.concatenate([np.full(40, 0.5), np.clip(risk, 0, 1)]),
+        }
+    )
+    models = {"majority": final["mia_accuracy_majority"], "minority": final["mia_accuracy_minority"]}
+    return {"rounds": rounds_table(final, rng), "clients": clients, "scores": scores(models, rng)}
+
+
+def alone_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, float]:
+    noisy = trial["privacy.name"] != "none"
+    accuracy, risk = 0.9 - 0.2 * noisy + rng.normal(0, 0.01), 0.62 - 0.1 * noisy + rng.normal(0, 0.01)
+    found = {"accuracy": accuracy, "aggregated_accuracy": accuracy, "test_accuracy": accuracy - 0.01}
+    for model in ("global", "worst", "mean"):
+        found |= {f"mia_accuracy_{model}": risk, f"mia_auc_{model}": risk + 0.03}
+    return found
+
+
+def alone_tables(
+    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    clients = {"round": 9, "client": np.arange(12), "group": "all", "examples": rng.integers(10, 90, 12)}
+    clients |= {"risk": np.clip(final["mia_accuracy_global"] + rng.normal(0, 0.06, 12), 0, 1)}
+    return {"clients": pd.DataFrame(clients), "scores": scores({"global": final["mia_accuracy_global"]}, rng)}
+
+
+def scores(models: Mapping[str, float], rng: np.random.Generator) -> pd.DataFrame:
+    """Two audits of models with these attack accuracies: in the first, nothing is found."""
+    tables = []
+    for round_, (target, accuracy) in [(r, one) for r in (5, 12) for one in models.items()]:
+        signal = rng.normal(0, 1, 2 * NONMEMBERS)
+        member = np.arange(2 * NONMEMBERS) < NONMEMBERS
+        signal += member * (0 if round_ == 5 else 5 * (accuracy - 0.5))
+        for attack, blur in (("risk", 0.0), ("shadow_mia", 0.8), ("loss_threshold", 0.0), ("confidence", 0.4)):
+            score = signal + blur * rng.normal(0, 1, len(signal))
+            table = {"attack": attack, "round": round_, "target": target, "client": -1, "member": member}
+            tables.append(pd.DataFrame(table | {"left": False, "score": score}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def write_grouped(folder: Path, sweep: Mapping[str, Sequence[Any]] = GROUPED, **given: Any) -> Path:
+    """A sweep of IFCA and IFCA-MIR over minority ratios."""
+    return write_sweep(folder, sweep, **{"metrics": grouped_metrics, "tables": grouped_tables} | given)
+
+
+def write_alone(folder: Path, sweep: Mapping[str, Sequence[Any]] = PLAIN, **given: Any) -> Path:
+    """A sweep without groups or clusters: one global model with and without noise."""
+    config = {"rounds": 10, "data": {"clients": 12}, "attacks": [{"name": "shadow_mia"}]}
+    return write_sweep(
+        folder, sweep, **{"base": ALONE, "metrics": alone_metrics, "tables": alone_tables, "config": config} | given
+    )
+
+
+# FinP's and metric privacy's sweeps
+
+ROUNDS, CLIENTS, TARGETS = 20, 10, 100
+HAR = {"data.name": "har", "data.split.name": "subjects", "model.name": "tcn", "clustering.name": "none"}
+FINP: dict[str, Sequence[Any]] = {
+    "objective.name": ["plain", "finp"],
+    "aggregation.name": ["fedavg", "finp_pca", "finp_ala"],
+    "seed": [0, 1, 2],
+}
+FINP_CONFIG: dict[str, Any] = {
+    "rounds": ROUNDS,
+    "data": {"clients": CLIENTS, "split": {}},
+    "training": {"optimizer": "adam", "lr": 0.001, "epochs": 1, "batch_size": 64},
+    "objective": {"beta": 2.0},
+    "attacks": [{"name": "sia", "every": 1, "targets": TARGETS}],
+}
+
+ALZHEIMER = {"data.name": "alzheimer", "data.split.name": "class_counts", "model.name": "keras_cnn"}
+ALZHEIMER |= {"clustering.name": "none"}
+STRATEGIES = ("fedavg", "fedavgm", "fedmedian", "fedopt", "fedyogi", "fedadam")
+METRIC: dict[str, Sequence[Any]] = {
+    "aggregation.name": STRATEGIES,
+    "privacy.name": ["none", "global_dp", "metric_privacy"],
+    "seed": [42, 43, 44],
+}
+METRIC_CONFIG: dict[str, Any] = {
+    "rounds": ROUNDS,
+    "data": {"clients": 4, "split": {"preset": "homogeneous"}},
+    "training": {"optimizer": "adam", "lr": 0.001, "epochs": 5, "batch_size": 32},
+    "privacy": {"clip": 5.0, "noise_multiplier": 0.01},
+    "attacks": [{"name": "cia", "shadow": "subset", "shadow_share": 0.1}],
+}
+
+
+def judged(accuracy: float) -> dict[str, float]:
+    """What every run has of its final model."""
+    return {
+        "accuracy": accuracy,
+        "train_accuracy": accuracy + 0.02,
+        "loss": 0.4,
+        "aggregated_accuracy": accuracy,
+        "accuracy_last5_mean": accuracy - 0.004,
+        "accuracy_last5_std": 0.006,
+        "test_accuracy": accuracy - 0.01,
+        "f1_macro": accuracy - 0.06,
+        "precision_macro": accuracy - 0.03,
+        "auc_micro": 1 - (1 - accuracy) / 4,
+        "converge_round": 9.0,
+        "clients_global": float(CLIENTS),
+        "seconds_per_round": 1.4,
+    }
+
+
+def finp_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, float]:
+    """Final metrics of a federation that source inference has attacked: twice as good as guessing, and unequal."""
+    penalty, shift = trial["objective.name"] == "finp", rng.normal(0, 0.01, 4)
+    cov, eod = 0.94 - 0.05 * penalty + shift[0], 0.55 - 0.03 * penalty + shift[1]
+    halves = 0.5 + 2 * shift[0]
+    curved = {"rho_spearman": 0.5 + shift[1], "rho_spearman_all": 0.9 + shift[1]}
+    curved |= {"rho_halves": halves, "rho_reliability": 2 * halves / (1 + halves)}
+    return (
+        (curved if penalty or trial["aggregation.name"] == "finp_ala" else {})
+        | judged(0.76 - 0.012 * penalty + shift[2])
+        | {
+            "sia_mean": 0.193 + shift[3] / 2,
+            "sia_max": 0.224 + shift[3] / 2,
+            "sia_chance": 1 / CLIENTS,
+            "sia_cov": cov,
+            "sia_fi": 1 / (1 + cov**2),
+            "sia_mad": 0.09,
+            "sia_sen": 0.7,
+            "eod": eod,
+            "eod_null": 0.115,
+            "loss_cov": 0.244 + shift[0],
+            "loss_fi": 0.938,
+            "loss_mad": 0.2,
+        }
+    )
+
+
+def finp_tables(
+    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    """Rounds and clients of such a federation. Curvatures are there where a member asks for them."""
+    rounds = np.arange(ROUNDS)
+    table = _judged_rounds(final, rounds, rng)
+    for name in ("sia_mean", "sia_cov", "sia_fi", "eod", "loss_cov", "loss_fi"):
+        table[name] = final[name] + rng.normal(0, 0.02, ROUNDS) + 0.05 * np.exp(-rounds / 3)
+    table |= {"eod_null": np.full(ROUNDS, final["eod_null"]), "sia_chance": np.full(ROUNDS, 1 / CLIENTS)}
+    return {
+        "rounds": pd.DataFrame(table),
+        "clients": pd.concat([_clients(trial, number, rng) for number in rounds], ignore_index=True),
+        "roc": _roc(final["auc_micro"]),
+    }
+
+
+def _clients(trial: Mapping[str, Any], number: int, rng: np.random.Generator) -> pd.DataFrame:
+    examples = np.array([62, 340, 118, 205, 251, 87, 160, 303, 141, 230])
+    found = np.clip(0.55 * 60 / examples**0.9 + rng.normal(0, 0.03, CLIENTS) + 0.05, 0.01, 0.9)
+    half = 1.96 * np.sqrt(found * (1 - found) / TARGETS)
+    columns = {"round": number, "client": np.arange(CLIENTS), "examples": examples, "sia_accuracy": found}
+    columns |= {"sia_low": np.clip(found - half, 0, 1), "sia_high": found + half, "target_loss": 2 * found}
+    weight = examples / examples.sum()
+    measured = trial["objective.name"] == "finp" or trial["aggregation.name"] == "finp_ala"
+    if measured:
+        top = np.exp(rng.normal(2, 0.6, CLIENTS)) * (1 + number / 5)
+        rho = np.clip(np.abs(top - np.median(top)) / top.max(), 0, 1)
+        columns |= {"lambda_max": top, "hessian_trace": 4 * top * np.exp(rng.normal(0, 0.1, CLIENTS)), "rho": rho}
+        if trial["aggregation.name"] == "finp_ala":
+            weight = (1 - rho) / (1 - rho).sum()
+    if trial["aggregation.name"] == "finp_pca":
+        weight = rng.dirichlet(1 / weight)
+    return pd.DataFrame(columns | {"weight": weight})
+
+
+def metric_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """Final metrics of a federation under a server's noise: vanilla before metric privacy before global DP."""
+    place = {"fedavg": 0.0, "fedavgm": -0.05, "fedmedian": -0.01, "fedopt": 0.02, "fedyogi": -0.02, "fedadam": -0.2}
+    kind = trial["privacy.name"]
+    cost = {"none": 0.0, "global_dp": 0.06, "metric_privacy": 0.03}[kind] * (
+        2 if trial["aggregation.name"] == "fedavgm" else 1
+    )
+    accuracy = 0.93 + place[trial["aggregation.name"]] - cost + rng.normal(0, 0.006)
+    sd = {"none": None, "global_dp": 0.0125, "metric_privacy": 0.0125 / 1.3}[kind]
+    auc = 0.8 - 3 * cost + rng.normal(0, 0.03)
+    return judged(accuracy) | {
+        "noise_std": sd,
+        "epsilon": 8123.4 if kind == "global_dp" and trial["aggregation.name"] == "fedavg" else None,
+        "delta": 1e-5 if kind == "global_dp" else None,
+        "guarantee": {
+            "none": "none: updates are neither clipped nor noised",
+            "metric_privacy": "none: the noise depends on the updates",
+            "global_dp": "dp",
+        }[kind],
+        "distance": 1.3 if kind == "metric_privacy" else None,
+        "clip_fraction": None if kind == "none" else 0.25,
+        "noise_to_update": None if kind == "none" else 9.5,
+        "cia_aggregated_loss": 1.03 + cost,
+        "cia_target_loss": 1.18 + 2 * cost,
+        "cia_difference": 0.127 + 2 * cost + rng.normal(0, 0.02),
+        "cia_auc": auc,
+        "cia_auc_low": auc - 0.15,
+        "cia_auc_high": min(auc + 0.13, 1.0),
+        "cia_auc_round_1": 0.5,
+        "cia_auc_round_5": auc,
+        "cia_auc_p": 0.01,
+        "cia_advantage": abs(2 * auc - 1),
+        "cia_advantage_null": 0.2,
+        "cia_auc_nobody": 0.5,
+        "cia_round": 5.0,
+        "cia_pairs": 16.0,
+        "cia_p_least": 2.0**-15,
+        "cia_low_most": 0.88,
+        "cia_epsilon_most": 1.35,
+        "cia_stand_in_distinct": 0.9,
+    }
+
+
+def metric_tables(
+    trial: Mapping[str, Any], final: Mapping[str, Any], rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    """Rounds and ROC curve of such a federation."""
+    rounds = np.arange(ROUNDS)
+    table = _judged_rounds(final, rounds, rng)
+    if final["noise_std"] is not None:
+        slower = STRATEGIES.index(trial["aggregation.name"])
+        distance = 1.0 + 0.1 * slower + 0.7 * np.exp(-rounds / 4) + rng.normal(0, 0.02, ROUNDS)
+        metric = trial["privacy.name"] == "metric_privacy"
+        table["noise_std"] = 0.0125 / (distance if metric else np.ones(ROUNDS))
+        table["noise_to_update"] = table["noise_std"] * 800 * (1 + 0.1 * slower)
+        table |= {"distance": distance} if metric else {}
+    clients = pd.DataFrame({"round": ROUNDS - 1, "client": range(4), "examples": 1024, "weight": 0.25})
+    return {"rounds": pd.DataFrame(table), "clients": clients, "roc": _roc(final["auc_micro"])}
+
+
+def _judged_rounds(final: Mapping[str, Any], rounds: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    rise = 1 - 0.7 * np.exp(-rounds / 3)
+    names = ("accuracy", "aggregated_accuracy", "test_accuracy", "f1_macro")
+    return {"round": rounds, "seconds": np.full(len(rounds), 1.4)} | {
+        name: final[name] * rise + rng.normal(0, 0.006, len(rounds)) for name in names
+    }
+
+
+def _roc(area: float) -> pd.DataFrame:
+    """A curve with this area below it: x ** a has 1 / (a + 1)."""
+    x = np.linspace(0, 1, 101) ** 2
+    return pd.DataFrame({"false_positive_rate": x, "true_positive_rate": x ** (1 / area - 1)})
+
+
+def write_finp(folder: Path, sweep: Mapping[str, Sequence[Any]] = FINP, **given: Any) -> Path:
+    """A sweep like FinP's Table 1."""
+    given = {"base": HAR, "metrics": finp_metrics, "tables": finp_tables, "config": FINP_CONFIG} | given
+    return write_sweep(folder, sweep, **given)
+
+
+def write_metric(folder: Path, sweep: Mapping[str, Sequence[Any]] = METRIC, **given: Any) -> Path:
+    """A sweep of strategies and kinds of privacy on the data of Sainz-Pardo Diaz et al."""
+    given = {"base": ALZHEIMER, "metrics": metric_metrics, "tables": metric_tables, "config": METRIC_CONFIG} | given
+    return write_sweep(folder, sweep, **given)

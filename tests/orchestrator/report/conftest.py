@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.report.figures.arrangement import Arrangement
 from tests.support.arranged import read
-from tests.support.synthetic_membership import write_alone, write_grouped
+from tests.support.synthetic_results import write_alone, write_grouped
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,18 @@ from orchestrator.report.figures.drawing import save
 from orchestrator.report.vocabulary import PALETTE, key_labels, method_label, palette, setting_label, value_label
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
-from tests.support.synthetic_membership import write_alone, write_grouped
-from tests.support.synthetic_privacy import CLIENTS, FINP, METRIC, finp_tables, write_finp, write_metric
-from tests.support.synthetic_results import seal, write_sweep
+from tests.support.synthetic_results import (
+    CLIENTS,
+    FINP,
+    METRIC,
+    finp_tables,
+    seal,
+    write_alone,
+    write_finp,
+    write_grouped,
+    write_metric,
+    write_sweep,
+)
 
 RATIO, TRANSFORM = "data.split.minority_ratio", "attacks.0.nonmember_transform"
 PAIR = ("objective.name", "aggregation.name")

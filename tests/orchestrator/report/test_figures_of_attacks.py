@@ -23,9 +23,15 @@ from orchestrator.report.statistics import estimate
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
-from tests.support.synthetic_membership import write_alone, write_grouped
-from tests.support.synthetic_privacy import CLIENTS, FINP, finp_tables, write_finp
-from tests.support.synthetic_results import write_sweep
+from tests.support.synthetic_results import (
+    CLIENTS,
+    FINP,
+    finp_tables,
+    write_alone,
+    write_finp,
+    write_grouped,
+    write_sweep,
+)
 
 
 def dashed(ax: Axes, style: str = "--") -> list[float]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from orchestrator.report.data import read_results
 from orchestrator.report.summary import attacks_markdown
-from tests.support.synthetic_membership import write_alone
+from tests.support.synthetic_results import write_alone
 
 
 def rows(*found: tuple[str, int, str, str, float]) -> pd.DataFrame:

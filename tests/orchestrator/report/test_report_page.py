@@ -15,8 +15,7 @@ from orchestrator.report import write_page
 from orchestrator.report.data import read_results
 from orchestrator.report.frame import main_metrics
 from orchestrator.report.story import story
-from tests.support.synthetic_membership import GROUPED, write_alone, write_grouped
-from tests.support.synthetic_results import write_sweep
+from tests.support.synthetic_results import GROUPED, write_alone, write_grouped, write_sweep
 
 EMPTY = {"meta", "link", "br", "hr", "img", "input"}  # elements without content
 

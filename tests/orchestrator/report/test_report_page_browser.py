@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.report import write_page
 from tests.support.browser import DESKTOP, FLAGS, PHONE, chromium, visit
-from tests.support.synthetic_membership import GROUPED, write_grouped
+from tests.support.synthetic_results import GROUPED, write_grouped
 
 pytestmark = pytest.mark.browser
 

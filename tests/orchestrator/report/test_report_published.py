@@ -20,7 +20,7 @@ from orchestrator.metric_names import metrics
 from orchestrator.report.comparison import Line, compare, leaves, published_csv, published_markdown
 from orchestrator.report.data import SLOTS, Results, read_results, results, rows
 from orchestrator.report.published import Counterpart, Record, counterpart, records
-from tests.support.synthetic_privacy import FINP, HAR, METRIC, write_finp, write_metric
+from tests.support.synthetic_results import FINP, HAR, METRIC, write_finp, write_metric
 
 SWEEPS = Path(__file__).parents[3] / "sweeps"
 TABLE_1 = "TCN, beta=2, 1 local epoch, 20 rounds"

@@ -21,8 +21,7 @@ from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
 from tests.support.planted import finished
 from tests.support.slot_components import described
-from tests.support.synthetic_membership import write_alone, write_grouped
-from tests.support.synthetic_results import write_sweep
+from tests.support.synthetic_results import write_alone, write_grouped, write_sweep
 
 NOISE = (0.00, 0.02, -0.02, 0.01, -0.01)  # of five partitions; the same for both methods, so that it cancels in pairs
 

@@ -12,7 +12,7 @@ from orchestrator.report.data import Results, read_results
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
 from tests.orchestrator.report.test_report_tables import GROUPED
-from tests.support.synthetic_privacy import judged, write_finp, write_metric
+from tests.support.synthetic_results import judged, write_finp, write_metric
 
 
 def printed(trials: Any, keys: Sequence[str], width: int) -> str:

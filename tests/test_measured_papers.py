@@ -1,0 +1,239 @@
+"""What the pages on FinP and metric privacy say was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.report.statistics import estimate, holm, paired_test
+from tests.support.measured import Rows, differences, measured, of, shown, signed, stated
+from tests.support.pages import ROOT
+
+# FinP
+
+FINP = {
+    "Baseline": ("plain", "fedavg", (0.770, 0.193, 0.94, 0.55)),
+    "FinP_client": ("finp", "fedavg", (0.759, 0.189, 0.97, 0.52)),
+    "FinP_server (PCA)": ("plain", "finp_pca", (0.778, 0.186, 0.99, 0.56)),
+    "FinP (PCA)": ("finp", "finp_pca", (0.752, 0.197, 0.89, 0.52)),
+    "FinP_server (ALA)": ("plain", "finp_ala", (0.738, 0.196, 0.93, 0.55)),
+    "FinP (ALA)": ("finp", "finp_ala", (0.761, 0.193, 0.89, 0.53)),
+}
+FINP_METRICS = {"accuracy_last5_mean": 3, "sia_mean": 3, "sia_cov": 2, "eod": 2}
+COMPARED = (*FINP_METRICS, "loss_cov")
+RHO = ("rho_spearman", "rho_spearman_all", "rho_halves", "rho_reliability")
+
+
+def finp(trials: Rows, label: str) -> Rows:
+    """The trials of one method."""
+    objective, aggregation, _ = FINP[label]
+    return trials[(trials["objective.name"] == objective) & (trials["aggregation.name"] == aggregation)]
+
+
+def finp_changes(trials: Rows) -> dict[str, dict[str, tuple[str, bool]]]:
+    """The differences from the baseline by method and metric, and whether they are significant after correction."""
+    base = finp(trials, "Baseline")
+    values = {
+        (label, metric): differences(finp(trials, label), base, metric)
+        for label, metric in product(FINP, COMPARED)
+        if label != "Baseline"
+    }
+    corrected = holm([paired_test(one) for one in values.values()])
+    changes: dict[str, dict[str, tuple[str, bool]]] = {}
+    for ((label, metric), one), p in zip(values.items(), corrected, strict=True):
+        changes.setdefault(label, {})[metric] = (signed(one), p < 0.05)
+    return changes
+
+
+def starred(trials: Rows, metric: str) -> list[str]:
+    """The significant differences of one metric."""
+    return [cells[metric][0] for cells in finp_changes(trials).values() if cells[metric][1]]
+
+
+@stated("docs/finp.md")
+def test_finp_tables() -> Iterator[str]:
+    trials = measured("finp_har")
+    for label, (*_, printed) in FINP.items():
+        own = finp(trials, label)
+        values = [
+            f"{p:.{d}f}, {shown(own[name], d)}" for (name, d), p in zip(FINP_METRICS.items(), printed, strict=True)
+        ]
+        yield f"| {label} | {' | '.join(values)} | {shown(own['loss_cov'], 2)} |"
+    for label, cells in finp_changes(trials).items():
+        yield f"| {label} | {' | '.join(change + '*' * significant for change, significant in cells.values())} |"
+    for client, objective in (("plain", "plain"), ("FinP", "finp")):
+        timed = measured("finp_timing")
+        own = [finp(timed, label)["seconds_per_round"] for label, (of_, *_) in FINP.items() if of_ == objective]
+        yield f"| {client} | {' | '.join(map(shown, own))} |"
+
+
+@stated("docs/finp.md")
+def test_finp_sentences() -> Iterator[str]:
+    trials, before = measured("finp_har"), measured("finp_har_20")
+    yield from (f"(`docs/measured/{name}.parquet`" for name in ("finp_har", "finp_har_20"))
+    everything = trials.groupby("seed")[["cov_null", "eod_null"]].mean().mean()
+    yield f"{everything['cov_null']:.2f} for CoV and {everything['eod_null']:.2f} for EOD"
+    beyond = {
+        name: [of(finp(trials, label)[name] - finp(trials, label)[null]) for label in FINP]
+        for name, null in (("sia_cov", "cov_null"), ("eod", "eod_null"))
+    }
+    assert max(one.high for one in beyond["sia_cov"]) < 0 < min(one.low for one in beyond["eod"])
+    yield f"(the baseline's by {' ± '.join(beyond['sia_cov'][0].parts(3)).removeprefix('-')})"
+    yield f"in the baseline by {' ± '.join(beyond['eod'][0].parts(3))}"
+    base = finp(trials, "Baseline")
+    assert base["sia_mean"].mean() == pytest.approx(2 / 10, abs=0.02)
+    for rows, metric in product((trials, before), ("sia_mean", "sia_cov", "eod")):
+        assert not starred(rows, metric)
+    cov = [estimate(differences(finp(trials, label), base, "sia_cov")) for label in FINP if label != "Baseline"]
+    assert min(one.mean for one in cov) > 0 and min(one.low for one in cov) > -0.03  # no improvement of more than 0.03
+    costs = [
+        sorted(one.split()[0].strip("−") for one in starred(rows, "accuracy_last5_mean")) for rows in (trials, before)
+    ]
+    assert [len(one) for one in costs] == [3, 3] == [len(starred(rows, "loss_cov")) for rows in (trials, before)]
+    now, then = (f"{one[0]} to {one[-1]}" for one in costs)
+    yield f"The penalty costs {now} of accuracy"
+    yield f"cost in accuracy is {now} instead of {then}"
+
+
+def rho_means(trials: Rows, name: str) -> str:
+    """The means of the methods that measure rho, such as "0.67 to 0.70"."""
+    means = [finp(trials, label)[name].mean() for label in FINP]
+    ends = sorted(f"{mean:.2f}" for mean in means if not math.isnan(mean))
+    assert len(ends) == 4
+    return f"{ends[0]} to {ends[-1]}"
+
+
+@stated("docs/finp.md")
+def test_how_well_rho_is_measured() -> Iterator[str]:
+    trials, before = measured("finp_har"), measured("finp_har_20")
+    with_rho = [label for label in FINP if finp(trials, label)["rho_halves"].notna().all()]
+    assert with_rho == ["FinP_client", "FinP (PCA)", "FinP_server (ALA)", "FinP (ALA)"]
+    for heading, rows, label in [(one, trials, one) for one in with_rho] + [
+        ("FinP_client, 20 examples", before, "FinP_client")
+    ]:
+        yield f"| {heading} | {' | '.join(shown(finp(rows, label)[name], 2) for name in RHO)} |"
+    together, within, whole = (
+        rho_means(trials, name) for name in ("rho_spearman_all", "rho_spearman", "rho_reliability")
+    )
+    yield f'"about 1" for eigenvalue and trace over all clients and rounds (App. C.4), and we find {together}'
+    yield f"are ranked alike by {within} only"
+    yield f"The reliability of {whole} (intervals in the table) says that over a quarter"
+    assert all(0.25 < 1 - float(end) < 0.3 for end in whole.split(" to "))
+    yield f"its reliability is {rho_means(before, 'rho_reliability')}"
+
+
+@stated("docs/finp.md")
+def test_what_changed_with_all_examples() -> Iterator[str]:
+    trials, before = measured("finp_har"), measured("finp_har_20")
+    changed: list[float] = []
+    for label in FINP:
+        now, then = (finp(rows, label) for rows in (trials, before))
+        values = [differences(now, then, metric) for metric in COMPARED]
+        if now["rho_halves"].isna().all():
+            assert not any(map(any, values)), "without rho, the runs are the same"
+        else:
+            changed += [paired_test(one) for one in values]
+    assert (len(changed), sum(p < 0.05 for p in changed)) == (20, 3)
+    yield f"after Holm's correction: the smallest p value is {min(holm(changed)):.2f}"
+    lower = [differences(finp(before, "FinP_client"), finp(trials, "FinP_client"), name) for name in ("eod", "sia_cov")]
+    assert all(paired_test(values) < 0.05 for values in lower)
+    yield f"(by {' and '.join(map(shown, lower))})"
+
+
+# Metric privacy
+
+PRINTED = {  # clients' tests and the server's test, after 20 rounds (Tables 4 to 7)
+    ("homogeneous", "none"): (0.929, 0.909),
+    ("homogeneous", "global-DP"): (0.881, 0.884),
+    ("homogeneous", "metric privacy"): (0.905, 0.894),
+    ("non-IID", "none"): (0.933, 0.919),
+    ("non-IID", "global-DP"): (0.878, 0.867),
+    ("non-IID", "metric privacy"): (0.927, 0.925),
+}
+ARMS = ("none", "clipping alone", "global-DP", "metric privacy", "control")
+SPLITS = ("homogeneous", "non-IID")
+
+
+def arm(privacy: str) -> str:
+    """The name of an arm on the page, from the swept value of the slot."""
+    if privacy == "none":
+        return "none"
+    fields = json.loads(privacy)
+    if fields["name"] == "metric_privacy":
+        return "metric privacy"
+    if not fields["noise_multiplier"]:
+        return "clipping alone"
+    return "control" if fields.get("noise_divisor", 1) != 1 else "global-DP"
+
+
+def test_the_arms_of_metric_privacy_are_those_of_the_sweep_file() -> None:
+    runs = load_sweep(ROOT / "sweeps" / "metric_privacy_control.yaml").runs
+    assert {arm(json.dumps(run.privacy.to_dict())) for run in runs if run.privacy.name != "none"} == set(ARMS[1:])
+
+
+@stated("docs/metric_privacy.md")
+def test_metric_privacy() -> Iterator[str]:
+    trials = measured("metric_privacy_control")
+    assert set(trials["status"]) == {"finished"} and (trials["clip_fraction"].dropna() == 1).all()
+    arms = trials["privacy"].map(arm)
+    own = {(s, a): trials[(trials["split"] == s) & (arms == a)].sort_values("seed") for s, a in product(SPLITS, ARMS)}
+    for (split, name), rows in own.items():
+        theirs = [f"{value:.3f}" for value in PRINTED[split, name]] if (split, name) in PRINTED else ["", ""]
+        pairs = zip(theirs, ("aggregated_accuracy", "test_accuracy"), strict=True)
+        cells = [f"{printed} | {shown(rows[metric])}" for printed, metric in pairs]
+        cells += [shown(rows["f1_macro"]), shown(rows["distance_mean"], 2), shown(rows["noise_std"], 4)]
+        yield " | ".join([f"| {split} | {name}", *cells]) + " |"
+
+    def lost(first: str, second: str, split: str) -> list[float]:
+        return differences(own[split, first], own[split, second], "test_accuracy")
+
+    clipped = {split: lost("none", "clipping alone", split) for split in SPLITS}
+    for split, values in clipped.items():
+        assert min(values) > 0.14
+        yield f"{min(values):.3f} to {max(values):.3f} on the {split} split"
+    noisy = {
+        split: [max(values) for values in zip(*(lost("none", name, split) for name in ARMS[2:]), strict=True)]
+        for split in SPLITS
+    }
+    shares = [one / whole for split in SPLITS for one, whole in zip(clipped[split], noisy[split], strict=True)]
+    yield f"at least {min(shares):.0%} of it".replace("%", " %")
+    noise = [value for split, name in product(SPLITS, ARMS[2:]) for value in lost(name, "clipping alone", split)]
+    yield f"between {min(noise):.3f} and +{max(noise):.3f}".replace("-", "−")
+    control = [value for split in SPLITS for value in lost("metric privacy", "control", split)]
+    yield f"by {min(control):.3f} to +{max(control):.3f}".replace("-", "−")
+    places = list(product(SPLITS, ("global-DP", "metric privacy")))
+    below = [value for split, name in places for value in lost("none", name, split)]
+    yield f"they lie {min(below):.3f} to {max(below):.3f} below"
+    printed_below = [PRINTED[split, "none"][1] - PRINTED[split, name][1] for split, name in places]
+    yield f"lie at most {max(printed_below):.3f} below"
+
+
+CIA = {"fedavg": "FedAvg", "fedmedian": "median"}
+KINDS = {"none": "none", "global_dp": "global-DP", "metric_privacy": "metric privacy"}
+
+
+@stated("docs/metric_privacy.md")
+def test_client_inference() -> Iterator[str]:
+    trials = measured("metric_privacy_cia")
+    for (strategy, label), (kind, called) in product(CIA.items(), KINDS.items()):
+        (row,) = trials[(trials["aggregation.name"] == strategy) & (trials["privacy.name"] == kind)].to_dict("records")
+        auc, zero, nobody = (
+            f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
+            for name in ("cia_auc", "cia_zero_auc", "cia_auc_nobody")
+        )
+        yield f"| {label} | {called} | {auc} | {row['cia_auc_p']:.2f} | {zero} | {nobody} |"
+    assert (trials["cia_auc_low"] < 0.5).all() and (trials["cia_auc_high"] > 0.5).all()
+    yield f"p {trials['cia_zero_auc_p'].min():.3f} to {trials['cia_zero_auc_p'].max():.3f}"
+    (distinct,) = trials["cia_stand_in_distinct"].unique()
+    yield f"{distinct:.0%} of theirs are distinct".replace("%", " %")
+    yield f"{trials['cia_difference'].min():.2f} to {trials['cia_difference'].max():.2f} in all six runs"
+    yield f"p = {trials['cia_p_least'].max():.3f} and an epsilon of {trials['cia_epsilon_most'].max():.2f}"
+    short = measured("metric_privacy_cia_shortened").set_index("privacy.name")["cia_difference"]
+    yield f"0.127 and {short['none']:.3f} without noise"
+    yield f"0.257 and {short['global_dp']:.3f} under global-DP"
+    yield f"0.246 and {short['metric_privacy']:.3f} under metric privacy"
