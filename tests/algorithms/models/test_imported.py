@@ -129,6 +129,7 @@ def test_an_argument_that_is_unknown_is_refused_with_the_nearest():
     (sentence,) = refused(run_of("Plain", args={"widht": 3}))
     assert "takes in_features, num_classes, width" in sentence and "Did you mean 'width'?" in sentence
     assert "must be an object" in refused(run_of("Plain", args=[3]))[0]
+    assert "one of your own is mypkg.nets:Net" in refused(described() | {"model": "mypkg.nets.Net"})[0]
 
 
 @pytest.mark.parametrize(
@@ -217,59 +218,47 @@ def test_components_that_cannot_work_with_a_module_say_so_at_once(name, changes,
     assert any(words in sentence for sentence in refused(run_of(name, **changes)))
 
 
-def test_a_refusal_does_not_depend_on_what_was_tried_before():
-    """The answer is remembered by all that bears on it: the training, the objective, the curvature."""
-    assert misfit("Transformer") is None
-    assert "curvature" in (misfit("Transformer", aggregation="finp_ala") or "")
-    assert misfit("Transformer", training={"lr": 0.3}) is None
+BY_ALA, BY_JACOBIAN = {"aggregation": "finp_ala"}, {"objective": {"name": "finp", "regularizer": "input_jacobian"}}
 
 
 @pytest.mark.parametrize(
     ("name", "args", "changes", "words"),
     [
+        ("Transformer", {}, {}, None),
+        ("Transformer", {}, BY_ALA, "curvature"),  # whatever was tried before
+        ("Transformer", {}, {"training": {"lr": 0.3}}, None),
         ("Wrapped", {"kind": "branches"}, {"training": "dp_sgd"}, "vmap"),
-        ("Encoder", {}, {"aggregation": "finp_ala"}, "curvature"),
-        (
-            "Recurrent",
-            {},
-            {"objective": {"name": "finp", "regularizer": "input_jacobian"}},
-            "cannot take a step",
+        ("Encoder", {}, BY_ALA, "curvature"),
+        ("Recurrent", {}, BY_JACOBIAN, "cannot take a step"),
+        *(
+            (name, {}, {"training": "dp_sgd"}, None)
+            for name in ("Plain", "Recurrent", "Transformer", "Constants", "tied")
         ),
+        *((name, {}, BY_ALA, None) for name in ("Plain", "Recurrent", "Constants", "tied")),
     ],
 )
 def test_what_only_a_trial_shows_is_tried_before_anything_starts(name, args, changes, words):
-    assert words in (misfit(name, args=args, **changes) or "")
-
-
-@pytest.mark.parametrize("name", ["Plain", "Recurrent", "Transformer", "Constants", "tied"])
-def test_dp_sgd_and_curvature_work_with_modules_that_allow_it(name):
-    assert misfit(name, training="dp_sgd") is None
-    if name != "Transformer":
-        assert misfit(name, aggregation="finp_ala") is None
+    sentence = misfit(name, args=args, **changes)
+    assert words in sentence if words else sentence is None
 
 
 @pytest.mark.parametrize(
-    ("name", "backend", "because"),
+    ("name", "args", "backend", "because"),
     [
-        ("Plain", "vmap", ""),
-        ("Constants", "vmap", ""),
-        ("Recurrent", "loop", "many clients at once"),
-        ("Convolutional", "loop", "it has batch normalization"),
-        ("Encoder", "loop", "it draws random numbers (dropout)"),
+        ("Plain", {}, "vmap", ""),
+        ("Constants", {}, "vmap", ""),
+        ("Recurrent", {}, "loop", "many clients at once"),
+        ("Convolutional", {}, "loop", "it has batch normalization"),
+        ("Encoder", {}, "loop", "it draws random numbers (dropout)"),
+        ("Wrapped", {"kind": "drops"}, "loop", "it draws random numbers (dropout)"),
+        ("Wrapped", {"kind": "branches"}, "loop", "vmap cannot handle it"),
     ],
 )
-def test_the_backend_is_chosen_by_what_vmap_can_do_and_the_plan_says_why(name, backend, because):
-    run = resolve(run_of(name))
+def test_the_backend_is_chosen_by_what_vmap_can_do_and_the_plan_says_why(name, args, backend, because):
+    run = resolve(run_of(name, args=args))
     assert run.training.config.backend == backend
     said = run.model.module.remark(run.model.config, run)
     assert said and f"(backend {backend})" in said and because in said
-
-
-@pytest.mark.parametrize("kind", ["drops", "branches"])
-def test_a_forward_pass_that_vmap_cannot_handle_is_found_out_by_trying(kind):
-    run = resolve(run_of("Wrapped", args={"kind": kind}))
-    assert run.training.config.backend == "loop"
-    assert (kind == "drops") == run.model.module.RANDOM
 
 
 def test_facts_are_those_of_the_module():
@@ -292,11 +281,6 @@ def test_a_path_is_short_for_the_component_and_its_identity_is_the_path_with_its
     assert resolve(resolve(short).to_dict()) == resolve(short)
     others = [run_of("Plain", args={"width": width}) for width in (16, 17)] + [run_of("tied")]
     assert len(ids | {trial_id(resolve(given)) for given in others}) == 4
-
-
-def test_a_name_with_dots_is_told_about_the_colon():
-    (sentence,) = refused(described() | {"model": "mypkg.nets.Net"})
-    assert "one of your own is mypkg.nets:Net" in sentence
 
 
 def test_finding_nothing_is_not_remembered(tmp_path, monkeypatch):

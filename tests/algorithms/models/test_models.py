@@ -9,16 +9,14 @@ import torch
 from torch import nn
 
 from algorithms.core.network import Network
-from algorithms.models import femnist_cnn, hu_cnn, mlp, mnist_cnn, vgg
+from algorithms.models import femnist_cnn, femnist_net, hu_cnn, keras_cnn, mlp, mnist_cnn, resnet56, tcn, vgg
 from datasets.components import complete
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.run import resolve
 from tests.support.slot_components import FOLDERS, of_slot
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-DIGITS, MNIST, CIFAR = (1, 8, 8), (1, 28, 28), (3, 32, 32)
+HAR, DIGITS, MNIST, CIFAR = (9, 128), (1, 8, 8), (1, 28, 28), (3, 32, 32)
 
 
 def blueprint(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) -> nn.Module:
@@ -35,7 +33,6 @@ def size(network: nn.Module) -> int:
     ("module", "shape", "classes", "fields", "parameters"),
     [
         (mlp, DIGITS, 10, {}, 4_810),
-        (mlp, DIGITS, 10, {"hidden": (64,)}, 4_810),
         (mlp, DIGITS, 10, {"hidden": ()}, 650),
         (mlp, DIGITS, 10, {"hidden": (8, 4)}, (64 + 1) * 8 + (8 + 1) * 4 + (4 + 1) * 10),
         (mlp, (5,), 2, {"hidden": (3,)}, (5 + 1) * 3 + (3 + 1) * 2),
@@ -43,19 +40,32 @@ def size(network: nn.Module) -> int:
         (femnist_cnn, MNIST, 62, {}, 1_206_590),
         (femnist_cnn, MNIST, 62, {"padding": 1}, 1_632_574),
         (vgg, CIFAR, 10, {}, 9_756_426),
-        (vgg, CIFAR, 10, {"depth": 11}, 9_756_426),
         (vgg, CIFAR, 10, {"depth": 13}, 9_941_322),
         (vgg, CIFAR, 10, {"depth": 16}, 15_253_578),
         (vgg, CIFAR, 10, {"depth": 19}, 20_565_834),
+        (tcn, HAR, 6, {}, 25_670),
+        (tcn, HAR, 10, {}, 33_354),
+        (tcn, HAR, 6, {"causal": True}, 26_438),
+        (hu_cnn, CIFAR, 10, {}, 940_362),
+        (resnet56, CIFAR, 10, {}, 591_322),
+        (resnet56, CIFAR, 10, {"block": "basic"}, 853_018),
+        (femnist_net, MNIST, 62, {}, 858_590),
     ],
 )
 def test_parameter_counts_are_those_of_the_paper(module, shape, classes, fields, parameters):
     assert size(blueprint(module, shape, classes, **fields)) == parameters
 
 
-def test_the_mnist_layers_are_those_that_the_paper_lists():
-    counts = [size(layer) for layer in blueprint(mnist_cnn, MNIST, 10).children() if size(layer)]
-    assert counts == [320, 18_496, 31_370]
+def test_layers_are_those_that_the_papers_list():
+    layers = list(blueprint(mnist_cnn, MNIST, 10).children())
+    assert [size(layer) for layer in layers if size(layer)] == [320, 18_496, 31_370]
+    assert [type(layer) for layer in layers if getattr(layer, "init", None) == "xavier"] == [nn.Linear]
+    kinds = [type(layer) for layer in blueprint(mlp, (4,), 2, hidden=(3, 3)).children()]
+    assert kinds == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+    for block, convolutions in (("bottleneck", 58), ("basic", 55)):
+        layers = list(blueprint(resnet56, CIFAR, 10, block=block).modules())
+        counted = [sum(isinstance(layer, kind) for layer in layers) for kind in (nn.Conv2d, nn.BatchNorm2d, nn.Linear)]
+        assert counted == [convolutions, convolutions, 1]
 
 
 @pytest.mark.parametrize("depth", [11, 13, 16, 19])
@@ -68,44 +78,6 @@ def test_a_vgg_has_as_many_weighted_layers_as_its_depth(depth):
         if isinstance(layer, nn.Conv2d):
             assert isinstance(layers[at + 1], nn.BatchNorm2d)
             assert layers[at + 1].num_features == layer.out_channels
-
-
-def test_only_the_linear_layer_of_the_mnist_network_is_marked_for_glorot():
-    marked = [
-        type(layer) for layer in blueprint(mnist_cnn, MNIST, 10).children() if getattr(layer, "init", None) == "xavier"
-    ]
-    assert marked == [nn.Linear]
-
-
-@pytest.mark.parametrize(
-    ("module", "shape", "classes"),
-    [
-        (mlp, DIGITS, 10),
-        (mlp, (7,), 3),
-        (mnist_cnn, MNIST, 10),
-        (mnist_cnn, DIGITS, 4),
-        (femnist_cnn, MNIST, 62),
-        (femnist_cnn, DIGITS, 10),
-        (vgg, CIFAR, 10),
-    ],
-)
-def test_a_network_gives_one_logit_for_each_class(module, shape, classes):
-    network = Network(StandIn(module=module, config=module.Config()), shape, classes)
-    network.load(network.initial(np.random.default_rng(0)))
-    logits = network.logits(torch.rand(2, *shape).numpy())
-    assert logits.shape == (2, classes)
-    assert abs(logits).max() > 0
-
-
-def test_an_mlp_is_nonlinear_between_its_layers_and_only_there():
-    kinds = [type(layer) for layer in blueprint(mlp, (4,), 2, hidden=(3, 3)).children()]
-    assert kinds == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
-
-
-@pytest.mark.parametrize("width", [0, -3])
-def test_a_hidden_layer_without_units_is_refused(width):
-    with pytest.raises(ConfigError, match=r"model\.hidden"):
-        resolve({"rounds": 1, "data": "digits", "model": {"name": "mlp", "hidden": [8, width]}})
 
 
 @pytest.mark.parametrize(("module", "shape"), [(mnist_cnn, MNIST), (femnist_cnn, MNIST), (hu_cnn, CIFAR), (vgg, CIFAR)])
@@ -146,14 +118,34 @@ def test_a_model_refuses_the_shapes_that_it_cannot_be_built_for(name, shape):
         blueprint(module, shape, 10).eval()(torch.zeros(2, *shape, device="meta"))
 
 
-@pytest.mark.parametrize(("padding", "smallest"), [(0, 6), (1, 2)])
-def test_the_femnist_network_needs_pixels_for_its_pool(padding, smallest):
-    config = femnist_cnn.Config(padding=padding)
-    assert femnist_cnn.shape_problem(config, (1, smallest, smallest)) is None
-    blueprint(femnist_cnn, (1, smallest, smallest), 10, padding=padding)(
-        torch.zeros(2, 1, smallest, smallest, device="meta")
-    )
-    assert femnist_cnn.shape_problem(config, (1, smallest, smallest - 1)) == (
-        f"femnist_cnn with padding {padding} needs images of {smallest}x{smallest} pixels or more; "
-        f"examples have shape (1, {smallest}, {smallest - 1})"
-    )
+@pytest.mark.parametrize(
+    ("module", "fields", "smallest", "smaller"),
+    [
+        (tcn, {}, (2, 10), (2, 9)),
+        (tcn, {"causal": True}, (2, 4), (2, 3)),
+        (hu_cnn, {}, (1, 16, 16), (1, 16, 15)),
+        (resnet56, {}, (1, 5, 5), (1, 4, 4)),
+        (resnet56, {"block": "basic"}, (1, 5, 5), (1, 4, 4)),
+        (femnist_net, {}, (1, 4, 4), (1, 3, 4)),
+        (femnist_cnn, {}, (1, 6, 6), (1, 6, 5)),
+        (femnist_cnn, {"padding": 1}, (1, 2, 2), (1, 2, 1)),
+        (keras_cnn, {}, (3, 18, 18), (3, 18, 17)),
+        (keras_cnn, {"padding": "same"}, (3, 4, 4), (3, 4, 3)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+def test_the_smallest_examples_train_one_at_a_time_and_one_smaller_are_called_unfit_and_are(
+    module, fields, smallest, smaller
+):
+    config = module.Config(**fields)
+    assert module.shape_problem(config, smallest) is None
+    made = Network(StandIn(module=module, config=config), smallest, 5)
+    made.load(made.initial(np.random.default_rng(0)))
+    made.reseed(0)
+    made.module.train()
+    made.module(torch.rand(1, *smallest)).square().sum().backward()
+    assert made.grads.isfinite().all() and made.grads.abs().max() > 0
+    refused = module.shape_problem(config, smaller)
+    assert module.__name__.rpartition(".")[2] in refused and str(smaller) in refused
+    with pytest.raises((RuntimeError, ValueError)):  # no pixel is left, or a single one that cannot be normalized
+        module.build(config, smaller, 5)(torch.rand(1, *smaller))

@@ -139,13 +139,6 @@ def test_what_own_code_only_imports_is_not_called(nets, name):
         _callables.find(f"own_nets_:{name}")
 
 
-def test_own_code_may_lie_where_python_looks_anyway(nets, monkeypatch):
-    monkeypatch.chdir(nets.parent)
-    monkeypatch.setattr(sys, "path", ["", *sys.path])
-    assert install([nets]) == []
-    assert _callables.find("own_nets_:build")(num_classes=2).out_features == 2
-
-
 def test_of_an_installed_package_classes_are_called_and_functions_only_if_it_offers_models(nets, site):
     written(site, {"own_nets_.py": NETS})
     assert callable(_callables.find("own_nets_:Net"))
@@ -170,18 +163,6 @@ def test_an_editable_install_is_installed(nets, site, monkeypatch):
     assert callable(_callables.find("own_nets_:build"))
 
 
-def test_metadata_in_the_working_folder_offer_nothing(tmp_path, monkeypatch):
-    written(tmp_path / "site-packages", {"own_guest_.py": "raise SystemExit"})
-    monkeypatch.chdir(tmp_path / "site-packages")
-    monkeypatch.syspath_prepend(tmp_path / "site-packages")
-    distribution(tmp_path / "site-packages", {"fedpriv.attacks.foo": "own_guest_"})
-    outside.installed.cache_clear()
-    try:
-        assert outside.installed().get("attacks", ()) == ()
-    finally:
-        outside.installed.cache_clear()
-
-
 def test_our_example_is_called_and_a_refusal_has_file_and_line(tmp_path):
     assert callable(_callables.find("algorithms.models._linear:linear"))
     written(
@@ -189,3 +170,14 @@ def test_our_example_is_called_and_a_refusal_has_file_and_line(tmp_path):
     )
     with pytest.raises(ConfigError, match=r"sweep\.yaml:5: base\.model\.name: subprocess:run is not imported"):
         load_sweep(tmp_path / "sweep.yaml")
+
+
+def test_metadata_in_the_working_folder_offer_nothing(site, monkeypatch):
+    written(site, {"own_guest_.py": "raise SystemExit"})
+    monkeypatch.chdir(site)
+    distribution(site, {"fedpriv.attacks.foo": "own_guest_"})
+    outside.installed.cache_clear()
+    try:
+        assert outside.installed().get("attacks", ()) == ()
+    finally:
+        outside.installed.cache_clear()
