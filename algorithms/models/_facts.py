@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,28 +26,11 @@ CLASSES = 7
 MOST_TRIED = 50_000_000  # parameters of a module that is made to be tried; of a larger one, only shapes are looked at
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a module is made of.
-
-    Attributes:
-        convolutional: whether it has convolutions.
-        batch_norm: whether it has batch normalization, or another one that keeps running statistics.
-        random: whether it draws random numbers in training.
-        raw: names of parameters of several dimensions that are no layer's weight.
-        no_vmap: why many clients cannot train it at once, as a clause after "because"; empty if they can.
-    """
-
-    convolutional: bool
-    batch_norm: bool
-    random: bool
-    raw: tuple[str, ...]
-    no_vmap: str
-
-
 @remembered
-def of(path: str, args: str) -> Facts:
-    """Return the facts of the module that ``path`` builds with ``args``, JSON of a map.
+def of(path: str, args: str) -> tuple[dict[str, Any], str]:
+    """Return the constants of `ModelContract` for the module that ``path`` builds with ``args``, JSON of a map.
+
+    The second value says why many clients cannot train it at once, as a clause after "because"; empty if they can.
 
     Raises:
         Exception: it could not be found or built; nothing is remembered of it.
@@ -69,7 +51,8 @@ def of(path: str, args: str) -> Facts:
             no_vmap = "the shape of its inputs is not known before the data are"
         else:
             no_vmap = _vmap_failure(module, x)
-    return Facts(convolutional, normalizes(module), random, raw_parameters(module), no_vmap)
+    constants = {"CONVOLUTIONAL": convolutional, "BATCH_NORM": normalizes(module), "RANDOM": random}
+    return constants | {"RAW": raw_parameters(module), "VMAP": not no_vmap}, no_vmap
 
 
 def normalizes(module: nn.Module) -> bool:

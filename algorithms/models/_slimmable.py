@@ -132,16 +132,10 @@ class ResNet(nn.Module):
         self.linear = nn.Linear(wide * 64, classes)
 
     def forward(self, x: Tensor, features: bool = False, narrow: float | None = None) -> Tensor | tuple[Tensor, ...]:
-        """Compute logits, or run only the last stage at a smaller width.
+        """Compute logits [n, classes] of images [n, channels, height, width], or run only the last stage at a smaller width.
 
-        Args:
-            x: [n, channels, height, width] images; with ``narrow``, the output of stage 2.
-            features: whether to return the outputs of stages 2 and 3 as well.
-            narrow: a width below 1, at which stage 3 runs on the first channels of ``x``; None runs the whole network.
-
-        Returns:
-            Logits [n, classes]. With ``features``: the outputs of stages 2 and 3, and the logits. With ``narrow``: the
-            first channels of ``x`` and the output of stage 3, both at this width.
+        With ``features``, return the outputs of stages 2 and 3, and the logits. With a width ``narrow`` below 1, return the
+        first channels of ``x``, an output of stage 2, and the output of stage 3 on them, both at this width.
         """
         if narrow is not None:
             first = x[:, : channels_at(narrow, x.shape[1])]

@@ -25,8 +25,6 @@ from datasets.components import Config as SlotConfig
 if TYPE_CHECKING:
     from torch import nn
 
-    from algorithms.models._facts import Facts
-
 # What `declarations` replaces: a module tells what it is made of.
 CONVOLUTIONAL = False
 BATCH_NORM = False
@@ -48,15 +46,7 @@ class Config(SlotConfig):
 
 def declarations(config: Config) -> Mapping[str, Any]:
     """Return what the module is made of, as far as it can be built before the data are known."""
-    if (facts := _facts_of(config)) is None:
-        return {"VMAP": False}
-    return {
-        "CONVOLUTIONAL": facts.convolutional,
-        "BATCH_NORM": facts.batch_norm,
-        "RANDOM": facts.random,
-        "RAW": facts.raw,
-        "VMAP": not facts.no_vmap,
-    }
+    return _facts_of(config)[0]
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -79,29 +69,28 @@ def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int | No
     from algorithms.core import own_values
 
     try:
-        make = _callables.maker(config.callable, config.args, shape, classes)
+        return own_values.elements(_callables.maker(config.callable, config.args, shape, classes))
     except _callables.CallableError:
         return None
-    return own_values.elements(make)
 
 
 def remark(config: Config, run: Run) -> str | None:
     """Return how many clients train at once, and why not more."""
-    facts = _facts_of(config)
-    if facts is None or run.training.module.PRIVATE_STEPS:
+    constants, no_vmap = _facts_of(config)
+    if "RAW" not in constants or run.training.module.PRIVATE_STEPS:
         return None
     training: Any = run.training.config  # that of local SGD, the only one without private steps
     if training.backend == "vmap":
         return f"model {config.callable}: the clients of a block train all at once (backend vmap)"
-    reason = f", because {facts.no_vmap}" if facts.no_vmap else ""
+    reason = f", because {no_vmap}" if no_vmap else ""
     return f"model {config.callable}: the clients of a block train one after another (backend loop){reason}"
 
 
-def _facts_of(config: Config) -> Facts | None:
-    """What the module is made of; None where it cannot be built yet (`problems` or `engine.own_model` say why)."""
+def _facts_of(config: Config) -> tuple[dict[str, Any], str]:
+    """What the module is made of; where it cannot be built yet, `problems` or `engine.own_model` say why."""
     from algorithms.models import _facts
 
     try:
         return _facts.of(config.callable, json.dumps(config.args, sort_keys=True))
     except Exception:
-        return None
+        return {"VMAP": False}, ""

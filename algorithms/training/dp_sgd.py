@@ -52,17 +52,11 @@ if TYPE_CHECKING:
 
 PRIVATE_STEPS = True
 LABEL = "DP-SGD"
+READING = "epsilon example: for one example and one model at delta {delta_example}"
+TABLE = Column(1, "epsilon\nexample", 1, False)
 METRICS = (
     Metric(
-        "epsilon_example",
-        NOISE,
-        "epsilon of an example",
-        "lower",
-        "",
-        2,
-        table=Column(1, "epsilon\nexample", 1, False),
-        bound="upper",
-        reading="epsilon example: for one example and one model at delta {delta_example}",
+        "epsilon_example", NOISE, "epsilon of an example", "lower", "", 2, table=TABLE, bound="upper", reading=READING
     ),
     Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )

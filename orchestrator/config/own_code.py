@@ -48,33 +48,27 @@ SLOT = re.compile(rb"^SLOT\b[^=\n]*=\s*(.*?)\s*$", re.MULTILINE)  # how a file s
 
 @dataclass
 class OwnCode(MetaPathFinder):
-    """What ``code:`` names; as a finder, it tells Python where its modules lie.
+    """What ``code:`` names; as a finder, it tells Python where its modules lie."""
 
-    Attributes:
-        paths: the files and folders, absolute.
-        modules: files of modules and folders of packages, by the names under which they are imported.
-        offers: the components, by room.
-        parts: the files and folders that are code, without what else lies beside them.
-        problems: what is wrong, as sentences.
-        state: a hash of all names and contents, the same wherever the files lie.
-    """
-
-    paths: tuple[Path, ...] = ()
-    modules: dict[str, Path] = field(default_factory=dict)
-    offers: dict[str, tuple[Offer, ...]] = field(default_factory=lambda: dict.fromkeys(ROOMS, ()))
-    parts: list[Path] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    state: str = ""
+    paths: tuple[Path, ...] = ()  # what is named, absolute
+    modules: dict[str, Path] = field(default_factory=dict)  # files and packages' folders, by their names in Python
+    offers: dict[str, tuple[Offer, ...]] = field(
+        default_factory=lambda: dict.fromkeys(ROOMS, ())
+    )  # components, by room
+    parts: list[Path] = field(
+        default_factory=list
+    )  # the files and folders that are code, without what lies beside them
+    problems: list[str] = field(default_factory=list)  # as sentences
+    state: str = ""  # a hash of all names and contents, the same wherever the files lie
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return where the module ``name`` lies; None if it is not own code."""
         if (place := self.modules.get(name)) is None:
             return None
-        file = place / "__init__.py" if place.is_dir() else place
-        if file.is_file():
-            return spec_from_file_location(
-                name, file, submodule_search_locations=[str(place)] if place.is_dir() else None
-            )
+        if not place.is_dir():
+            return spec_from_file_location(name, place)
+        if (file := place / "__init__.py").is_file():
+            return spec_from_file_location(name, file, submodule_search_locations=[str(place)])
         spec = ModuleSpec(name, None, is_package=True)
         spec.submodule_search_locations = [str(place)]
         return spec
@@ -102,7 +96,7 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
         check: import and check every own component, and look for names that are taken, also by installed distributions.
 
     Returns:
-        Problems, as sentences. If there are any, no own code is installed.
+        Problems, as sentences; with any, no own code is installed.
     """
     global _now
     code = _collected(tuple(dict.fromkeys(paths)))
@@ -125,11 +119,7 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
 
 
 def install_named(names: Sequence[str]) -> None:
-    """Install what the option ``--code`` names, relative to the working folder.
-
-    Raises:
-        ConfigError: with every problem.
-    """
+    """Install what the option ``--code`` names, relative to the working folder; raises ConfigError with every problem."""
     if problems := install(own_paths(Path.cwd(), names)):
         raise ConfigError([ConfigProblem(sentence, file="--code") for sentence in problems])
 
@@ -176,15 +166,9 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             code.problems.append(f"{str(error.filename or path)[:200]} cannot be read: {reason}")
-    named = [
-        *code.modules.items(),
-        *((one.name, Path(one.origin)) for offers in code.offers.values() for one in offers),
-    ]
-    code.problems += [
-        f"{place} is no name that Python can import; use letters, digits and '_'"
-        for name, place in named
-        if not name.rpartition(".")[2].isidentifier()
-    ]
+    places = code.modules | {one.module: Path(one.origin) for offers in code.offers.values() for one in offers}
+    unfit = [place for name, place in places.items() if not name.rpartition(".")[2].isidentifier()]
+    code.problems += [f"{place} is no name that Python can import; use letters, digits and '_'" for place in unfit]
     code.state = digest.hexdigest()
     return code
 

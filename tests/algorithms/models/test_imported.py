@@ -262,11 +262,14 @@ def test_the_backend_is_chosen_by_what_vmap_can_do_and_the_plan_says_why(name, a
 
 
 def test_facts_are_those_of_the_module():
-    found = {name: _facts.of(f"{HERE}:{name}", "{}") for name in FITTING}
-    assert [name for name in FITTING if found[name].convolutional] == ["Convolutional"]
-    assert [name for name in FITTING if found[name].batch_norm] == ["Convolutional"]
-    assert [name for name in FITTING if found[name].random] == ["Encoder"]
-    assert {name: facts.raw for name, facts in found.items() if facts.raw} == {"Transformer": ("token", "positions")}
+    found = {name: _facts.of(f"{HERE}:{name}", "{}")[0] for name in FITTING}
+    for constant, names in (
+        ("CONVOLUTIONAL", ["Convolutional"]),
+        ("BATCH_NORM", ["Convolutional"]),
+        ("RANDOM", ["Encoder"]),
+    ):
+        assert [name for name in FITTING if found[name][constant]] == names
+    assert {name: one["RAW"] for name, one in found.items() if one["RAW"]} == {"Transformer": ("token", "positions")}
 
 
 # Identity
