@@ -21,8 +21,6 @@ from algorithms.core.metric import AGGREGATION, Metric
 from algorithms.interfaces import Metrics, State
 
 METRICS = (Metric("server_step", AGGREGATION, "norm of the server's step", unit=""),)
-Begin = Callable[[Any, Floats], State]
-Apply = Callable[[Any, State, Floats, ClientUpdates], tuple[Floats, State, Metrics]]
 
 
 class ServerConfig(fedavg.Config):
@@ -32,7 +30,7 @@ class ServerConfig(fedavg.Config):
 problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
-def optimizer(step: Callable[..., tuple[Doubles, dict[str, Any]]], *moments: str) -> tuple[Begin, Apply]:
+def optimizer(step: Callable[..., tuple[Doubles, dict[str, Any]]], *moments: str) -> tuple[Any, Any]:
     """Return ``begin`` and ``apply`` of the optimizer whose ``moments`` [d], all zero at first, have these names.
 
     ``step(config, Delta_t, **moments)`` computes the step [d] and the new moments; ``rounds`` [1] counts rounds.

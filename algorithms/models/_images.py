@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def at_least(side: int | Callable[[Any], int], model: str) -> Callable[[Any, tuple[int, ...]], str | None]:
+def at_least(side: int | Callable[[Any], int], model: str) -> Any:
     """Return the ``shape_problem`` of a network for images of ``side`` x ``side`` pixels or more.
 
     ``side`` is a number or a function of the fields; ``model`` names the network in the sentence, and fields in braces.

@@ -21,39 +21,20 @@ from attacks.interfaces import Attack
 from datasets.components import components
 from orchestrator.config.slots import Declared, contracts, declared, owed
 from orchestrator.conformance.declared import conforms
-from tests.support.slot_components import EVERY, FOLDERS, every_component
+from tests.support.slot_components import EVERY, FOLDERS
 
 ROOT = Path(__file__).parents[2]
 SLOT = "algorithms.aggregation"
-GOOD = '''
-"""An aggregation that keeps to its contract."""
+# Functions of a made-up aggregation that do not fit the contract; `apply` is missing.
+WRONG = """
 from typing import Any
-import numpy as np
-from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
-from algorithms.interfaces import Metrics, State
 
-NEEDS = "mean"
-
-def begin(config: Any, params: Floats) -> State:
-    return {}
-
-def weigh(config: Any, examples: Ints) -> Doubles:
-    return np.ones(len(examples))
-
-def apply(config: Any, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
-    return params + received.mean, state, {}
-
-def equal_weights(config: Any) -> bool:
-    return True
-'''
-# What is changed in the good one, and the function that must be complained of.
-DAMAGED = {
-    "other_argument": ("examples: Ints", "sizes: Ints", "weigh"),
-    "other_argument_type": ("params: Floats) -> State", "params: int) -> State", "begin"),
-    "other_result": ("-> bool:\n    return True", '-> str:\n    return "yes"', "equal_weights"),
-    "missing": ("def apply", "def aggregate", "apply"),
-    "argument_too_many": ("config: Any, examples: Ints", "config: Any, examples: Ints, more: int", "weigh"),
-}
+def begin(config: Any, params: int) -> dict[str, Any]: ...
+def weigh(config: Any, sizes: Any) -> Any: ...
+def equal_weights(config: Any) -> str: ...
+def statistics(config: Any, more: int) -> tuple[str, ...]: ...
+def warm_start(config: Any) -> None: ...
+"""
 
 
 def functions(folder: str, module: ModuleType) -> Iterator[Declared]:
@@ -63,67 +44,35 @@ def functions(folder: str, module: ModuleType) -> Iterator[Declared]:
             yield one
 
 
-def made_up(folder: Path, name: str, code: str) -> ModuleType:
-    path = folder / f"{name}.py"
-    path.write_text(code)
-    spec = importlib.util.spec_from_file_location(name, path)
+def test_functions_have_the_signatures_of_the_contract(tmp_path):
+    """What mypy has to say about every component and a made-up one, by module and function; one process for all."""
+    (tmp_path / "wrong.py").write_text(WRONG)
+    spec = importlib.util.spec_from_file_location("wrong", tmp_path / "wrong.py")
     assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """What mypy has to say about every component and the made up ones: by module, by function. One process for all."""
-    folder = tmp_path_factory.mktemp("contracts")
-    checked = [(slot.folder, components(slot.folder)[name]) for slot, name in EVERY]
-    checked.append((SLOT, made_up(folder, "good", GOOD)))
-    for name, (old, new, _) in DAMAGED.items():
-        assert old in GOOD
-        checked.append((SLOT, made_up(folder, name, GOOD.replace(old, new))))
+    wrong = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(wrong)
+    checked = [(slot.folder, components(slot.folder)[name]) for slot, name in EVERY] + [(SLOT, wrong)]
     places, lines = [("", "")], ["from typing import Any"]
-    for slot, module in checked:
-        for one in functions(slot, module):
+    for folder, module in checked:
+        owed_here = [one.name for one in functions(folder, module) if one.owed]
+        assert owed_here or contracts(folder, module) == (Attack,)
+        for one in functions(folder, module):
             places.append((module.__name__, one.name))
-            lines.append(
-                f"import {one.contract.__module__}, {module.__name__}; "
-                f"_{len(lines)} = {one.contract.__module__}.{one.contract.__name__}.{one.name}; "
-                f"_{len(lines)} = {module.__name__}.{one.name}"
+            theirs, own = (
+                f"{one.contract.__module__}.{one.contract.__name__}.{one.name}",
+                f"{module.__name__}.{one.name}",
             )
-    assert len(places) == len(lines)
-    file = folder / "contract_check.py"
+            imports = f"import {one.contract.__module__}, {module.__name__}"
+            lines.append(f"{imports}; _{len(lines)} = {theirs}; _{len(lines)} = {own}")
+    file = tmp_path / "contract_check.py"
     file.write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-m", "mypy", "--no-pretty", "--no-error-summary", "--hide-error-context", str(file)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 1, ran.stdout + ran.stderr  # errors were found, and mypy itself did not fail
-    found: dict[str, dict[str, str]] = {module.__name__: {} for _, module in checked}
-    for line, text in re.findall(rf"{file.name}:(\d+): error: (.+)", ran.stdout):
-        module, function = places[int(line) - 1]
-        found[module][function] = text
-    return found
-
-
-@every_component
-def test_functions_have_the_signatures_of_the_contract(complaints, slot, name):
-    module = components(slot.folder)[name]
-    assert any(one.owed for one in functions(slot.folder, module)) or contracts(slot.folder, module) == (Attack,)
-    assert complaints[module.__name__] == {}
-
-
-# That the checks find something
-
-
-def test_a_component_that_keeps_to_its_contract_has_no_complaint(complaints):
-    assert complaints["good"] == {}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_wrong_signature_and_a_missing_function_are_found(complaints, name):
-    function = DAMAGED[name][2]
-    assert set(complaints[name]) == {function}
-    expected = "has no attribute" if name == "missing" else "Incompatible types in assignment"
-    assert expected in complaints[name][function]
+    found = {places[int(line) - 1]: text for line, text in re.findall(rf"{file.name}:(\d+): error: (.+)", ran.stdout)}
+    assert set(found) == {("wrong", name) for name in ("begin", "weigh", "apply", "equal_weights", "statistics")}
+    assert "has no attribute" in found.pop(("wrong", "apply"))
+    assert all("Incompatible types in assignment" in text for text in found.values())
 
 
 def test_a_constant_of_another_type_is_found():

@@ -158,18 +158,6 @@ def test_by_hand_each_client_weighs_the_risk_that_it_found_itself():
     assert chosen(Config(risk_from="own"), replace(seen, own_risks=None), certain) == [0, 0, 1]
 
 
-def test_by_hand_random_migration_keeps_the_cap_and_the_price():
-    """All would leave by loss, whom nobody lets; so risk moves nobody either, whoever is first in turn."""
-    seen = view([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]], [0, 0, 1, 1])
-    same = view([[0.9, 0.1]] * 4, [0, 0, 1, 1])
-    preferences = Preferences(np.full(4, 0.6), np.zeros(4), turn=np.array([2, 3, 0, 1]))
-    for limits in ({"most_leaving": 0}, {"leaving_price": 100}):
-        for one in (seen, same):
-            found, costs = random_migration.choose(random_migration.Config(**limits), one, preferences)
-            assert found.tolist() == [0, 0, 1, 1]
-            assert (costs.argmin(axis=1) == found).all()
-
-
 @fast
 @given(
     seeds, limits, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from(["raw", "normalized"]), st.sampled_from([0, 1, 3])

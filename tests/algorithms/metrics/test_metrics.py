@@ -106,18 +106,6 @@ def test_fairness_by_chance_is_the_mean_over_permuted_groups(n, classes, share):
         assert found[name] > 0.01
 
 
-def test_groups_that_do_not_matter_differ_as_much_as_chance_says():
-    """Other examples and other groups each time, so both sides vary, and only their means agree."""
-    rng = np.random.default_rng(0)
-    measured, nulls = [], []
-    for seed in range(300):
-        case = decided(200, 5, seed)
-        measured.append(list(fairness.fairness(*case, classes=5).values())[::2])
-        nulls.append(list(fairness.fairness_null(*case, 5, rng, draws=30).values()))
-    difference = np.array(measured) - np.array(nulls)
-    assert (np.abs(difference.mean(axis=0)) < 4 * difference.std(axis=0) / 300**0.5).all()
-
-
 def test_an_empty_group_has_no_fairness_by_chance_and_a_seed_repeats_it():
     predicted, labels, privileged = decided(50, 3, 0)
     for group in (np.ones(50, bool), np.zeros(50, bool)):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from algorithms.core.dropout import Dropout
 from algorithms.core.network import Network
 from algorithms.models import femnist_cnn, femnist_net, hu_cnn, keras_cnn, mlp, mnist_cnn, resnet56, tcn, vgg
 from datasets.components import complete
@@ -62,6 +63,9 @@ def test_layers_are_those_that_the_papers_list():
     assert [type(layer) for layer in layers if getattr(layer, "init", None) == "xavier"] == [nn.Linear]
     kinds = [type(layer) for layer in blueprint(mlp, (4,), 2, hidden=(3, 3)).children()]
     assert kinds == [nn.Flatten, nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+    kinds = [type(layer) for layer in blueprint(keras_cnn, CIFAR, 4).children()]
+    assert kinds[-8:] == [nn.Flatten, nn.Linear, nn.ReLU, Dropout, nn.Linear, nn.ReLU, Dropout, nn.Linear]
+    assert kinds.count(Dropout) == 2 and keras_cnn.RANDOM
     for block, convolutions in (("bottleneck", 58), ("basic", 55)):
         layers = list(blueprint(resnet56, CIFAR, 10, block=block).modules())
         counted = [sum(isinstance(layer, kind) for layer in layers) for kind in (nn.Conv2d, nn.BatchNorm2d, nn.Linear)]

@@ -90,9 +90,6 @@ def test_a_bottleneck_adds_three_convolutions_to_its_projected_input(inside, str
     if projects:
         shortcut = nn.BatchNorm2d(32)(nn.functional.conv2d(x, block.conv0.weight, stride=stride))
     torch.testing.assert_close(block(x), (inner + shortcut).relu())
-
-
-def test_a_basic_block_adds_two_convolutions_where_the_shape_stays():
     block, x = Basic(8, 8, 1), images(4, 8, 6, 6)
     torch.testing.assert_close(block(x), (plain_copy(block, 2)(x) + x).relu())
 
