@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
 from algorithms.core.metric import CLIENT, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Problems, Run
-from attacks.interfaces import AttackedModel, Audit, Exposure, Measure, Stream, World
+from attacks.interfaces import NAN, AttackedModel, Audit, Exposure, Measure, Stream, World
 from attacks.metrics import paired
 from datasets.components import Above, read_when
 from datasets.components import Config as SlotConfig
@@ -46,7 +46,8 @@ Kind: TypeAlias = Literal["in", "stand_in", "zero", "reference"]
 WORLDS: tuple[Kind, ...] = ("in", "stand_in", "zero", "reference")
 DRAWS = {"stand_in": 1, "reference": 2}  # not 0, because seed sequences do not see trailing zeros
 MOST_OF_NOBODY = 2000  # records of nobody on which every model is measured
-NAN = float("nan")
+SEEN: dict[str, Any] = {"ends": True}
+CERTIFIED: dict[str, Any] = {"bound": "lower"}
 METRICS = (
     Metric("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
     Metric("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
@@ -114,19 +115,10 @@ METRICS = (
         "cia_epsilon_most", CLIENT, "largest epsilon that so many pairs can certify", unit="", digits=2, bound="lower"
     ),
     # Of a client, and of whoever sees one model: less than a claim, which is for all models, refutes nothing.
-    Metric("cia_epsilon", CLIENT, "CIA epsilon of a replaced client, one model seen", "lower", "", 2, ends=True),
-    Metric(
-        "cia_epsilon_certified", CLIENT, "CIA epsilon of a replaced client, certified", "lower", "", 2, bound="lower"
-    ),
-    Metric("cia_zero_epsilon", CLIENT, "CIA epsilon of a removed client, one model seen", "lower", "", 2, ends=True),
-    Metric(
-        "cia_zero_epsilon_certified",
-        CLIENT,
-        "CIA epsilon of a removed client, certified",
-        "lower",
-        "",
-        2,
-        bound="lower",
+    *(
+        Metric(f"cia_{kind}epsilon{end}", CLIENT, f"CIA epsilon of a {what} client, {how}", "lower", "", 2, **more)
+        for kind, what in (("", "replaced"), ("zero_", "removed"))
+        for end, how, more in (("", "one model seen", SEEN), ("_certified", "certified", CERTIFIED))
     ),
     Metric(
         "cia_stand_in_distinct",
@@ -197,13 +189,10 @@ def problems(config: Config, run: Run) -> Problems:
         least = paired.FEWEST if config.interval else 2
         found.append(("replicas", f"one pair decides nothing, its p value is 1; 0 or at least {least}; got 1"))
     if 1 < k < paired.FEWEST and config.interval:
-        found.append(
-            (
-                "replicas",
-                f"an interval of the AUC needs at least {paired.FEWEST} pairs of federations; got {k}. Raise it, or set "
-                "interval: false for an AUC and an exact p without an interval",
-            )
+        sentence = (
+            f"an interval of the AUC needs at least {paired.FEWEST} pairs of federations; got {k}. Raise it, or set"
         )
+        found.append(("replicas", f"{sentence} interval: false for an AUC and an exact p without an interval"))
     if k and config.rounds != "auto" and not _rounds(config, run.rounds):
         said = ", ".join(map(str, config.rounds)) or "none"
         found.append(("rounds", f"no round of the paired test is one of the run's {run.rounds}; got {said}"))
@@ -214,12 +203,11 @@ def problems(config: Config, run: Run) -> Problems:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """Return why the attacker has no examples, or why there is no stand-in for the target: (field, sentence) pairs."""
-    client = target(config, data)
     try:
         attacker_examples(config, data)
     except DataError as error:
         return [("shadow", str(error))]
-    lack = lacking(data, client) if config.replicas else ""
+    lack = lacking(data, target(config, data)) if config.replicas else ""
     remedy = f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set replicas: 0"
     return [("replicas", lack + remedy)] if lack else []
 
@@ -307,8 +295,9 @@ def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Fe
     own, labels = slice(data.offsets[target], data.offsets[target + 1]), data.client(target).y
     rows = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
-        places = np.flatnonzero(labels == label)
-        rows[places] = _drawn(np.flatnonzero(data.shadow.y == label), len(places), rng)
+        places, available = labels == label, np.flatnonzero(data.shadow.y == label)
+        rounds = -(-places.sum() // len(available))
+        rows[places] = np.concatenate([rng.permutation(available) for _ in range(rounds)])[: places.sum()]
     strengths = data.draw_strengths(np.full(len(rows), target), rng)
     x, example_strengths = data.train.x.copy(), data.example_strengths.copy()
     x[own], example_strengths[own] = data.prepare(data.shadow.x[rows], strengths), strengths
@@ -327,12 +316,6 @@ def lacking(data: Federation, target: int) -> str:
         f"a stand-in for client {target} needs examples of all of its classes, and none of the {len(data.shadow)} "
         f"in the server's shadow set is of {classes}"
     )
-
-
-def _drawn(available: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """Return ``size`` of the available examples in random order, none more than once more often than another."""
-    rounds = -(-size // len(available))
-    return np.concatenate([rng.permutation(available) for _ in range(rounds)])[:size]
 
 
 def looks_after(config: Config, rounds: int) -> bool:
@@ -370,9 +353,11 @@ def records_of_nobody(data: Federation, target: int) -> Examples:
     return Examples(data.prepare(chosen.x, data.strengths[wearer]), chosen.y)
 
 
-def compare(
-    config: Config, found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
-) -> Exposure:
+Found: TypeAlias = Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]]
+"""What `measure` returned for each replica, by round."""
+
+
+def compare(config: Config, found: Found, rng: np.random.Generator) -> Exposure:
     """Make the paired test from each replica's results of `measure` by round, none of a federation that diverged.
 
     Returns the metrics of the test for each measured round and, without a suffix, of the last one. They are NaN with
@@ -380,11 +365,9 @@ def compare(
     ``rng``.
     """
     metrics: dict[str, float] = {}
-    measures: list[Measure] = []
     last = max(replica.rounds for replica, _ in found)
     for r in sorted({r for _, by_round in found for r in by_round} | {last}):
         values = _test(config, found, r)
-        measures += [Measure("client_target", f"{name}_round_{r}", value) for name, value in values.items()]
         metrics |= {f"{name}_round_{r}": value for name, value in values.items()}
     distinct = [held["distinct"] for _, by_round in found for held in by_round.values()]
     pairs = int(values["cia_pairs"])
@@ -395,52 +378,42 @@ def compare(
         "cia_epsilon_most": paired.most_epsilon(pairs) if pairs else NAN,
         "cia_stand_in_distinct": distinct[0] if distinct else NAN,
     }
-    return Exposure(metrics=headline | metrics, clients={}, measures=tuple(measures))
+    return Exposure(headline | metrics, measures=tuple(Measure("client_target", *one) for one in metrics.items()))
 
 
-def _test(
-    config: Config, found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], round_: int
-) -> dict[str, float]:
-    """Return the metrics of the paired test after one round."""
-    relative = config.score == "reference"
-    scores = paired_scores(found, round_, "target", relative)
-    control = paired_scores(found, round_, "nobody", relative)
-    ins, outs, enough = scores["in"], scores["stand_in"], len(scores["in"]) > 1
-    values = _told_apart("cia_auc", ins, outs, config.interval)
+def _test(config: Config, found: Found, round_: int) -> dict[str, float]:
+    """Return the metrics of the paired test after one round; NaN if not known."""
+    scores, control = (paired_scores(found, round_, on, config.score == "reference") for on in ("target", "nobody"))
+    ins, outs, zero, enough = scores["in"], scores["stand_in"], scores["zero"], len(scores["in"]) > 1
+    values = _told_apart("cia_auc", ins, outs)
     values["cia_advantage"] = abs(2 * values["cia_auc"] - 1)
     values["cia_advantage_null"] = paired.null_advantage(ins, outs) if enough else NAN
     if config.interval:
         values["cia_balanced_accuracy"] = paired.balanced_accuracy(ins, outs) if enough else NAN
-    values |= _told_apart("cia_zero_auc", ins, scores["zero"], config.interval)
-    values |= _epsilons("cia_epsilon", ins, outs, config.interval)
-    values |= _epsilons("cia_zero_epsilon", ins, scores["zero"], config.interval)
-    values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"], config.interval)
-    return values | {"cia_pairs": float(len(ins))}
+    values |= _told_apart("cia_zero_auc", ins, zero)
+    values |= _epsilons("cia_epsilon", ins, outs) | _epsilons("cia_zero_epsilon", ins, zero)
+    values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"]) | {"cia_pairs": float(len(ins))}
+    return {name: v for name, v in values.items() if config.interval or not name.endswith(("_low", "_high"))}
 
 
-def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray, interval: bool) -> dict[str, float]:
-    """Return the AUC, its p and, if asked for, its interval, under names that begin with ``name``."""
-    enough = len(ins) > 1
-    found = {name: paired.auc(ins, outs) if enough else NAN, f"{name}_p": paired.swap_p(ins, outs) if enough else NAN}
-    if interval:
-        ends = paired.interval(ins, outs) if len(ins) >= paired.FEWEST else (NAN, NAN)
-        found |= {f"{name}_low": ends[0], f"{name}_high": ends[1]}
-    return found
+def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray) -> dict[str, float]:
+    """Return the AUC, its p and its interval, under names that begin with ``name``."""
+    auc, p = (paired.auc(ins, outs), paired.swap_p(ins, outs)) if len(ins) > 1 else (NAN, NAN)
+    low, high = paired.interval(ins, outs) if len(ins) >= paired.FEWEST else (NAN, NAN)
+    return {name: auc, f"{name}_p": p, f"{name}_low": low, f"{name}_high": high}
 
 
-def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray, interval: bool) -> dict[str, float]:
-    """Return the epsilon that the pairs come to, what they certify and, if asked for, its interval; NaN if not known."""
-    names = (name, f"{name}_certified", *((f"{name}_low", f"{name}_high") if interval else ()))
-    if len(ins) < 2:
-        return dict.fromkeys(names, NAN)
-    one, proved = paired.epsilon(ins, outs), paired.certified_epsilon(ins, outs)
-    found = dict(zip(names, (one.epsilon, proved, one.low, one.high), strict=False))
-    return {key: value if np.isfinite(value) else NAN for key, value in found.items()}
+def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray) -> dict[str, float]:
+    """Return the epsilon that the pairs come to, what they certify, and its interval."""
+    values = [NAN] * 4
+    if len(ins) > 1:
+        one = paired.epsilon(ins, outs)
+        values = [one.epsilon, paired.certified_epsilon(ins, outs), one.low, one.high]
+    names = (name, f"{name}_certified", f"{name}_low", f"{name}_high")
+    return {key: v if np.isfinite(v) else NAN for key, v in zip(names, values, strict=True)}
 
 
-def paired_scores(
-    found: Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]], round_: int, losses: str, reference: bool
-) -> dict[str, np.ndarray]:
+def paired_scores(found: Found, round_: int, losses: str, reference: bool) -> dict[str, np.ndarray]:
     """Return the scores of the worlds "in", "stand_in" and "zero" after a round, [pairs] each, of complete pairs.
 
     A score is the loss of the pair's reference model, or 0 without ``reference``, less the world's.

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from algorithms.core.messages import Doubles
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Run
 from attacks._targets import target_losses
@@ -42,8 +43,6 @@ from attacks.metrics import disparity
 from attacks.metrics.membership import confidences_of_losses
 from datasets.components import Config as SlotConfig
 from datasets.federation import Ints
-
-Doubles = NDArray[np.float64]
 
 KINDS = ("updates",)
 # Permutations of the owners: as many as take about the time of reading this many losses, but no fewer and no more.
@@ -157,10 +156,8 @@ def calibrated(losses: Doubles, labels: Ints) -> Doubles:
     a loss can be calibrated per model k and class y, with the mean and standard deviation over the attacked examples of
     class y that belong to other clients than k, and are not x itself:
 
-        phi_k(x) = -ln(exp(CE(theta_k(x), y)) - 1)          the confidence in the true class on the logit scale, the
-        higher
-                                                            the lower the loss; losses are far too skewed for a mean
-        score_k(x) = -(phi_k(x) - mean_k,y) / sd_k,y        the guess is the model with the lowest score
+        phi_k(x) = -ln(exp(CE(theta_k(x), y)) - 1)      the confidence on the logit scale; losses are too skewed for a mean
+        score_k(x) = -(phi_k(x) - mean_k,y) / sd_k,y    the guess is the model with the lowest score
 
     ``x`` is left out of the reference of every model alike. Otherwise it would be part of the references of all models
     but its owner's, would be nearer to their means, and examples that tell nothing would be traced more often than by
@@ -204,10 +201,12 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     found, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
     low, high = disparity.wilson(hits.sum(axis=1), hits.shape[1])
     columns = {"sia_accuracy": found, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
+    everyone = np.full((len(columns), data.clients), np.nan)
+    everyone[:, clients] = list(columns.values())
     in_round = (np.round(found, 2), np.round(exchanged, 2)) if config.rounded else (found, exchanged)
     return Exposure(
         metrics={"sia_mean": float(hits.mean()), "sia_chance": 1 / len(clients)} | round_metrics(*in_round, means),
-        clients={name: _spread(values, clients, data.clients) for name, values in columns.items()},
+        clients=dict(zip(columns, everyone, strict=True)),
         measures=tuple(Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, found, strict=True)),
     )
 
@@ -262,13 +261,6 @@ def _disparities(found: Doubles) -> dict[str, Doubles]:
         "sia_sen": disparity.sen_welfare(1 - found),
         "eod": disparity.eod(found),
     }
-
-
-def _spread(values: Doubles, clients: Ints, everyone: int) -> Doubles:
-    """Put ``values`` [k] of these ``clients`` into an array of all clients, NaN for the others."""
-    column = np.full(everyone, np.nan)
-    column[clients] = values
-    return column
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
