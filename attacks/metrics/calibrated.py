@@ -30,9 +30,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attacks.metrics.membership import Bools, Doubles
+from attacks.metrics.membership import Bools, Doubles, Ints
 
 Variance: TypeAlias = Literal["auto", "pooled", "own"]
 FEWEST_OWN = 64  # references, half of them in, from which on a record's own deviations are used (Carlini et al. 2022)
@@ -46,19 +45,24 @@ PRIOR_SHAPE, PRIOR_COUNT = 2.0, 1.0
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """What reference models say of n records: confidences [models, n] and who was trained on them [models, n].
+    """What reference models say of n records."""
 
-    ``kind`` [n] is the number of the model that a record belongs to; RMIA compares records of one kind.
-    """
-
-    phi: Doubles
-    inside: Bools
-    kind: NDArray[np.int64]
+    phi: Doubles  # [models, n] confidences
+    inside: Bools  # [models, n] who was trained on the record
+    kind: Ints  # [n] number of the model that a record belongs to; RMIA compares records of one kind
 
     @property
     def log_p(self) -> Doubles:
         """ln p_y, [models, n]."""
         return log_probability(self.phi)
+
+    def out(self) -> Doubles:
+        """Return the log of the mean of p_y over the models that were out, [n]."""
+        return _log_mean(self.log_p, ~self.inside)
+
+    def own(self, variance: Variance) -> bool:
+        """Return whether a record's own deviations are used."""
+        return len(self.phi) >= FEWEST_OWN if variance == "auto" else variance == "own"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +109,7 @@ def lira(target: Doubles, references: References, variance: Variance = "auto") -
     ratio = np.zeros_like(target)
     for sign, chosen in ((1.0, references.inside), (-1.0, ~references.inside)):
         side = moments(references.phi, chosen)
-        spread = side.variance(_own(references, variance))
+        spread = side.variance(references.own(variance))
         ratio += sign * (-0.5 * (target - side.mean) ** 2 / spread - 0.5 * np.log(spread))
     return ratio
 
@@ -113,7 +117,7 @@ def lira(target: Doubles, references: References, variance: Variance = "auto") -
 def lira_offline(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
     """Score records with LiRA offline (Carlini et al. 2022, equation 4), in deviations; arguments as in `lira`."""
     out = moments(references.phi, ~references.inside)
-    return (target - out.mean) / np.sqrt(out.variance(_own(references, variance)))
+    return (target - out.mean) / np.sqrt(out.variance(references.own(variance)))
 
 
 def base(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
@@ -123,7 +127,7 @@ def base(target: Doubles, references: References, variance: Variance = "auto") -
 
 def base_offline(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
     """Score records with BASE offline (Lassila et al. 2025), from the references that were out alone."""
-    return log_probability(target) - OFFLINE_BASE * _log_mean(references.log_p, ~references.inside)
+    return log_probability(target) - OFFLINE_BASE * references.out()
 
 
 def rmia(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
@@ -133,8 +137,7 @@ def rmia(target: Doubles, references: References, variance: Variance = "auto") -
 
 def rmia_offline(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
     """Score records with RMIA offline (Zarifzadeh et al. 2024), with a linear guess of what models in would say."""
-    out = np.exp(_log_mean(references.log_p, ~references.inside))
-    expected = ((1 + OFFLINE_RMIA) * out + 1 - OFFLINE_RMIA) / 2
+    expected = ((1 + OFFLINE_RMIA) * np.exp(references.out()) + 1 - OFFLINE_RMIA) / 2
     return _shares_below(log_probability(target) - np.log(expected), references.kind)
 
 
@@ -167,17 +170,13 @@ def predictive(target: Doubles, side: Moments) -> Doubles:
     return density
 
 
-def _own(references: References, variance: Variance) -> bool:
-    return len(references.phi) >= FEWEST_OWN if variance == "auto" else variance == "own"
-
-
 def _log_mean(log_p: Doubles, chosen: Bools) -> Doubles:
     """Return the log of the mean of e^log_p over the chosen models, [n]."""
     total = np.logaddexp.reduce(np.where(chosen, log_p, -np.inf), axis=0)
     return np.asarray(total - np.log(chosen.sum(axis=0)))
 
 
-def _shares_below(log_ratio: Doubles, kind: NDArray[np.int64]) -> Doubles:
+def _shares_below(log_ratio: Doubles, kind: Ints) -> Doubles:
     """Return the share of records z of the same kind with r(x) / r(z) > gamma, from the logs of r, [n]."""
     found = np.empty_like(log_ratio)
     for one in np.unique(kind):
@@ -187,16 +186,8 @@ def _shares_below(log_ratio: Doubles, kind: NDArray[np.int64]) -> Doubles:
     return found
 
 
-Score: TypeAlias = Callable[..., Doubles]
-METHODS: Mapping[str, Score] = {
-    "loss": loss,
-    "lira": lira,
-    "lira_offline": lira_offline,
-    "rmia": rmia,
-    "rmia_offline": rmia_offline,
-    "base": base,
-    "base_offline": base_offline,
-    "bavaria": bavaria,
+METHODS: Mapping[str, Callable[..., Doubles]] = {
+    one.__name__: one for one in (loss, lira, lira_offline, rmia, rmia_offline, base, base_offline, bavaria)
 }
 # Replicas that a method needs if each is attacked with the others but its complement: LiRA and BaVarIA estimate a
 # deviation, for which a record needs two references on each side; BASE and RMIA need one.
@@ -207,24 +198,17 @@ def cross_scores(
     method: str,
     phi: Doubles,
     inside: Bools,
-    kind: NDArray[np.int64],
+    kind: Ints,
     variance: Variance = "auto",
     chosen: Sequence[int] | None = None,
     without: int = -1,
 ) -> Doubles:
-    """Score every replica's records with the other replicas, without its complement: [chosen, n].
+    """Score the records of the ``chosen`` replicas (None: all) with the others, without its complement: [chosen, n].
 
-    Args:
-        method: one of `METHODS`.
-        phi: [replicas, n] confidences; replicas 2i and 2i + 1 are complementary.
-        inside: [replicas, n] whether a replica was trained on a record.
-        kind: [n] number of the model that a record belongs to.
-        variance: as in `lira`.
-        chosen: the replicas whose records are scored; None: all.
-        without: a pair of replicas that are nobody's reference; -1: none.
+    ``phi`` [replicas, n] are confidences and ``inside`` [replicas, n] says who was trained on a record; replicas 2i and
+    2i + 1 are complementary. The pair ``without`` is nobody's reference (-1: none). The rest is as in `References`.
     """
-    pair = np.arange(len(phi)) // 2
-    found = []
+    pair, found = np.arange(len(phi)) // 2, []
     for target in range(len(phi)) if chosen is None else chosen:
         others = (pair != pair[target]) & (pair != without)
         found.append(METHODS[method](phi[target], References(phi[others], inside[others], kind), variance))

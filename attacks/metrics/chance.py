@@ -9,10 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from algorithms.core.messages import Doubles
 
 NAN = float("nan")
 DEVIATIONS = 9  # a binomial is this many standard deviations from its mean with a probability below 1e-18

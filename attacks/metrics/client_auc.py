@@ -36,12 +36,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attacks.metrics import disparity
-from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles
-
-Ints = NDArray[np.int64]
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Ints
 
 MEASURED = ("balanced_accuracy", "auc")  # of attackers
 DRAWS = 4000  # simulated federations
@@ -50,11 +47,7 @@ ROUNDING = 1e-20  # below, a variance is rounding error
 
 @dataclass(frozen=True, eq=False)
 class ClientAucs:
-    """The AUC of every client [c] and the mean over clients, with 95 % intervals over records.
-
-    ``variance`` [c] is over records, and ``apart`` the deviation of a client's AUC that it has not in common with
-    others.
-    """
+    """The AUC of every client [c] and the mean over clients, with 95 % intervals over records."""
 
     auc: Doubles
     low: Doubles
@@ -62,8 +55,8 @@ class ClientAucs:
     mean: float
     mean_low: float
     mean_high: float
-    variance: Doubles
-    apart: float
+    variance: Doubles  # [c] over records
+    apart: float  # the deviation of a client's AUC that it has not in common with others
 
 
 def measure(members: Doubles, nonmembers: Doubles, records: Ints, labels: Ints | None = None) -> ClientAucs:
@@ -71,12 +64,8 @@ def measure(members: Doubles, nonmembers: Doubles, records: Ints, labels: Ints |
 
     An AUC of 0 or 1 has no variance; its interval is Wilson's for ``min(m, n)`` pairs, as in
     `attacks.metrics.intervals`. Clients of whose labels no non-member has any are left out of the mean; theirs is NaN.
-
-    Args:
-        members: [c, m] scores, none of them NaN.
-        nonmembers: [c, n] scores.
-        records: [c, m + n] the number of each record, members first; equal numbers are the same record.
-        labels: [c, m + n] their labels; None: all have the same.
+    ``members`` [c, m] and ``nonmembers`` [c, n] are scores, none of them NaN; ``records`` [c, m + n] the number of each
+    record, members first, equal ones being the same record; ``labels`` [c, m + n] theirs (None: all have the same).
 
     >>> measure(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]), np.arange(4)[None]).mean
     0.75
@@ -160,9 +149,7 @@ def placements(
     rows = np.arange(clients)[:, None]
     for shares, part, weight in zip(held, (ranks[:, :m], ranks[:, m:]), (u, w), strict=True):
         np.add.at(shares, (rows, part), weight)
-    inside, outside = (
-        np.cumsum(shares, axis=1) - shares / 2 for shares in held
-    )  # half of the equal ones count as below
+    inside, outside = np.cumsum(held, axis=2) - held / 2  # half of the equal ones count as below
     total = u.sum(axis=1, keepdims=True)
     return outside[rows, ranks[:, :m]], total - inside[rows, ranks[:, m:]]
 
@@ -204,48 +191,35 @@ def _standard(clients: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
 
 @dataclass(frozen=True, eq=False)
 class Successes:
-    """The success of several attackers on one model.
+    """The success of several attackers on one model, for each of `MEASURED`."""
 
-    Attributes:
-        by_attacker: for each of `MEASURED`, the success of each attacker [attackers], NaN where it is not known.
-        mean: for each of `MEASURED`, the mean over the attackers whose success is known, with its 95 % interval.
-        members: [attackers] members that each attacker was asked to tell.
-        nonmembers: [attackers] non-members.
-    """
-
-    by_attacker: dict[str, Doubles]
-    mean: dict[str, tuple[float, float, float]]
-    members: Doubles
-    nonmembers: Doubles
+    by_attacker: dict[str, Doubles]  # [attackers], NaN where it is not known
+    mean: dict[str, tuple[float, float, float]]  # over the attackers whose success is known, with its 95 % interval
+    members: Doubles  # [attackers] members that each attacker was asked to tell
+    nonmembers: Doubles  # [attackers]
 
 
 def successes(scores: Doubles, asked: Bools, member: Bools) -> Successes:
     """Compute the success of each attacker, and the mean with its interval over examples.
 
-    An attacker without members to tell, or with fewer than ten non-members, has none.
-
-    Args:
-        scores: [attackers, n] 0 or more is the decision "member".
-        asked: [attackers, n] whether the attacker is asked about the example; not about its own.
-        member: [n] whether the example is a member.
+    Each attacker is ``asked`` [attackers, n] about examples that are not its own; a score [attackers, n] of 0 or more is
+    the decision "member". One without members to tell, or with fewer than ten non-members, has no success.
     """
     inside, outside = asked & member, asked & ~member
     members, nonmembers = inside.sum(axis=1), outside.sum(axis=1)
     known = (members > 0) & (nonmembers >= FEWEST_NONMEMBERS) & ~np.isnan(np.where(asked, scores, 0)).any(axis=1)
-    by_attacker, mean = {}, {}
     shares = {name: np.full(scores.shape, NAN) for name in MEASURED}
+    by_attacker = {name: np.full(len(scores), NAN) for name in MEASURED}
     for i in np.flatnonzero(known):
         above, below = placements(scores[i, inside[i]][None], scores[i, outside[i]][None])
         shares["auc"][i, inside[i]], shares["auc"][i, outside[i]] = above[0], below[0]
-        shares["balanced_accuracy"][i, asked[i]] = (scores[i, asked[i]] >= 0) == member[asked[i]]
-    for name, share in shares.items():
-        success = np.full(len(scores), NAN)
-        for i in np.flatnonzero(known):
-            # A placement of members alone averages to the AUC; of decisions, both sides count half.
-            sides = [share[i, inside[i]].mean(), share[i, outside[i]].mean()]
-            success[i] = sides[0] if name == "auc" else sum(sides) / 2
-        by_attacker[name] = success
-        mean[name] = _with_interval(share[known], success[known], member, 1.0 if name == "auc" else 0.5)
+        right = shares["balanced_accuracy"][i]
+        right[asked[i]] = (scores[i, asked[i]] >= 0) == member[asked[i]]
+        # A placement of members alone averages to the AUC; of decisions, both sides count half.
+        by_attacker["auc"][i] = shares["auc"][i, inside[i]].mean()
+        by_attacker["balanced_accuracy"][i] = (right[inside[i]].mean() + right[outside[i]].mean()) / 2
+    weight = {"auc": 1.0, "balanced_accuracy": 0.5}
+    mean = {one: _with_interval(shares[one][known], by_attacker[one][known], member, weight[one]) for one in MEASURED}
     return Successes(by_attacker, mean, members.astype(np.float64), nonmembers.astype(np.float64))
 
 

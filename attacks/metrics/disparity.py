@@ -7,15 +7,12 @@ those of a population (ddof 0), because the clients are the whole population.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Doubles = NDArray[np.float64]
+from algorithms.core.messages import Doubles
 
 NAN = float("nan")
 Z95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
-
-
-# Disparity
 
 
 def cov(values: ArrayLike) -> Doubles:
@@ -75,9 +72,6 @@ def _known(values: ArrayLike) -> Doubles:
     """Return ``values`` [..., n], all n of them NaN where one is not finite."""
     x = np.asarray(values, np.float64)
     return np.where(np.isfinite(x).all(axis=-1, keepdims=True), x, NAN)
-
-
-# Intervals
 
 
 def wilson(hits: ArrayLike, targets: ArrayLike, z: float = Z95) -> tuple[Doubles, Doubles]:

@@ -28,10 +28,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from algorithms.core.messages import Doubles, Ints
 
 World = Literal["student", "gaussian"]
 
@@ -53,13 +51,8 @@ def centered(values: Doubles, labels: Ints, transforms: Ints, references: Ints) 
     """Subtract from every value its model's mean over the references with the record's label and transform: [c, R].
 
     Records of a label that no reference has are centered by all references; without references nothing is subtracted.
-
-    Args:
-        values: [c, R + t r] what was measured of each client's update on R records, then on r references in t
-            transforms.
-        labels: [R] of the records.
-        transforms: [R] numbers of the records' transforms.
-        references: [r] labels of the references.
+    ``values`` [c, R + t r] were measured of each client's update on R records, with ``labels`` and numbers of
+    ``transforms`` [R], then on r references in t transforms; ``references`` [r] are their labels.
 
     >>> centered(np.array([[5.0, 7.0, 4.0, 2.0]]), np.array([0, 1]), np.array([0, 0]), np.array([1, 1]))
     array([[2., 4.]])

@@ -54,8 +54,7 @@ def _wins(ins: Doubles, outs: Doubles) -> Doubles:
 def swap_law(ins: Doubles, outs: Doubles) -> tuple[Doubles, Doubles, float]:
     """Return the law of the AUC of scores [k] if IN and OUT are swapped at random within every pair.
 
-    Returns:
-        Possible values of AUC - 1/2, their probabilities, and the value without any swap.
+    These are possible values of AUC - 1/2, their probabilities, and the value without any swap.
     """
     pooled, k = np.concatenate([ins, outs]), len(ins)
     below = (pooled[:, None] > pooled).sum(axis=1) + (pooled[:, None] >= pooled).sum(axis=1)  # ties count half
@@ -143,17 +142,15 @@ def balanced_accuracy(ins: Doubles, outs: Doubles) -> float:
 
 
 def _decision(ins: Doubles, outs: Doubles) -> tuple[float, float]:
-    """Return the sign by which scores are multiplied, and the lowest that counts as IN then."""
+    """Return the sign by which scores are multiplied, and the lowest that counts as IN then.
+
+    It is the cut with the best balanced accuracy, midway between two scores.
+    """
     sign = 1.0 if auc(ins, outs) >= 0.5 else -1.0
-    return sign, _threshold(sign * ins, sign * outs)
-
-
-def _threshold(ins: Doubles, outs: Doubles) -> float:
-    """Return the lowest score that counts as IN: the cut with the best balanced accuracy, midway between two scores."""
-    ranked = np.sort(np.concatenate([ins, outs]))
+    ranked = np.sort(sign * np.concatenate([ins, outs]))
     candidates = np.concatenate([[-np.inf], (ranked[1:] + ranked[:-1]) / 2, [np.inf]])
-    merit = [(ins >= one).mean() + (outs < one).mean() for one in candidates]
-    return float(candidates[int(np.argmax(merit))])
+    merit = [(sign * ins >= one).mean() + (sign * outs < one).mean() for one in candidates]
+    return sign, float(candidates[int(np.argmax(merit))])
 
 
 # What k pairs can show at most

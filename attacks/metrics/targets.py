@@ -25,12 +25,10 @@ from math import sqrt
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attacks.metrics import membership
-from attacks.metrics.membership import NAN, Bools, Doubles
+from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 
-Ints = NDArray[np.int64]
 FEWEST_PAIRS = 3  # below, no interval
 REHEARSALS = 8  # other targets, at most, on which a target's thresholds are set
 LOW_FPR = 0.01
@@ -45,17 +43,11 @@ Rehearsal: TypeAlias = Callable[[int, tuple[int, ...]], Doubles]
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The scores of n records in several attacked models.
+    """The scores of n records in several attacked models."""
 
-    Attributes:
-        scores: [targets, n] 0 or more is the decision "member"; NaN where a target has no threshold.
-        strict: [targets, n] the decision at the threshold that 1 % of other targets' non-members pass.
-        member: [targets, n] whether the target was trained on the record.
-    """
-
-    scores: Doubles
-    strict: Bools
-    member: Bools
+    scores: Doubles  # [targets, n] 0 or more is the decision "member"; NaN where a target has no threshold
+    strict: Bools  # [targets, n] the decision at the threshold that 1 % of other targets' non-members pass
+    member: Bools  # [targets, n] whether the target was trained on the record
 
     def aucs(self, records: Bools) -> Doubles:
         """Return the AUC of each target on some records only, [targets]."""
@@ -170,12 +162,10 @@ def decide(
         rehearse: returns scores of replicas in the role of the target, on which thresholds are set.
         member: [replicas, n] whether a replica was trained on a record.
         kind: [n] number of the model that a record belongs to.
-        pairs: [targets] the pair of each target, whose replicas set no threshold for it, unless there is no other; None:
-            targets are no replicas.
+        pairs: [targets] the pair of each target, which sets no threshold for it if there is another; None: no replicas.
 
-    Returns:
-        [targets, n] shifted scores, and the decisions at the threshold that 1 % of non-members pass. Where the others had
-        all records of a kind or none, there is no threshold: shifted scores are NaN.
+    Returns shifted scores [targets, n] and the decisions at the threshold that 1 % of non-members pass. Where the others
+    had all records of a kind or none, there is no threshold, and the scores are NaN.
     """
     shifted, strict = np.full_like(scores, NAN), np.zeros(scores.shape, bool)
     count = len(member) // 2
