@@ -63,7 +63,11 @@ def fit(name: str, shadow: Outputs, rng: np.random.Generator) -> Attack:
 
 
 def _one_for_all(recipe: Recipe, shadow: Outputs, rng: np.random.Generator) -> Attack:
-    mean, scale = _standard(recipe, shadow)
+    mean, scale = np.zeros(shadow.logits.shape[1]), np.ones(shadow.logits.shape[1])
+    if recipe.standardized:
+        seen = probabilities(shadow.logits)
+        # The standard deviation of a class that the shadows never predict is 0, which must not be a divisor.
+        mean, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
 
     def inputs(outputs: Outputs) -> list[Floats]:
         read = [((probabilities(outputs.logits) - mean) / scale).astype(np.float32)]
@@ -72,15 +76,6 @@ def _one_for_all(recipe: Recipe, shadow: Outputs, rng: np.random.Generator) -> A
     net = Branches([widths for widths in (recipe.softmax, recipe.label) if widths], len(mean), rng)
     train(net, inputs(shadow), shadow.member, recipe.lr, rng)
     return lambda outputs: net.log_odds(inputs(outputs)).astype(np.float64)
-
-
-def _standard(recipe: Recipe, shadow: Outputs) -> tuple[Doubles, Doubles]:
-    classes = shadow.logits.shape[1]
-    if not recipe.standardized:
-        return np.zeros(classes), np.ones(classes)
-    seen = probabilities(shadow.logits)
-    # The standard deviation of a class that the shadows never predict is 0, which must not be a divisor.
-    return seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
 
 
 def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:

@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.core.messages import Doubles, Weights
 from algorithms.core.metric import names_of
@@ -31,6 +30,7 @@ from algorithms.interfaces import Problems
 from attacks._shadows import client_sizes
 from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Pool, Stream
 from attacks.metrics import membership
+from attacks.metrics.membership import Bools
 from datasets.components import Component
 from datasets.federation import DataError, Examples, Federation, Ints, joined
 from datasets.roles import NOBODY
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from algorithms.core.network import Network
 
 
-Bools = NDArray[np.bool_]
 Kind: TypeAlias = Literal["auto", "matched", "training"]
 
 # Places of the stream "replicas", beside those of client inference (1 and 2).
@@ -60,7 +59,15 @@ def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: I
     return found
 
 
-def complete_pairs(confidence: Doubles) -> NDArray[np.bool_]:
+def rank_within(owner: Ints, drawn: Doubles) -> Ints:
+    """Return the place of each record among its client's, [n], in the order of ``drawn`` [n]."""
+    order, sizes = np.lexsort((drawn, owner)), np.bincount(owner)
+    rank = np.empty(len(owner), np.int64)
+    rank[order] = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner[order]]
+    return rank
+
+
+def complete_pairs(confidence: Doubles) -> Bools:
     """Return which replicas can be used: those of pairs of which neither has diverged, NaN in [replicas, n]."""
     whole = np.all(np.isfinite(confidence), axis=1).astype(bool)
     return np.repeat(whole[0::2] & whole[1::2], 2)
@@ -97,23 +104,16 @@ def pool_of(kind: Kind, data: Federation, stream: Stream) -> Pool:
     x = [data.train.x] + ([data.prepare(stored.x, strengths)] if len(rows) else [])
     owner = np.concatenate([data.owner(), client])
     trained = np.arange(len(owner)) < len(data.train)
-    kept = np.ones(len(owner), bool)
-    kept[_odd_ones(owner, data.clients)] = False
-    order = np.lexsort((np.arange(len(owner)), owner))  # every client's training examples come first
-    order = order[kept[order]]
+    order = np.argsort(owner, kind="stable")  # every client's training examples come first
+    # Of an odd number of records the last is left out, one that was held back if there is any.
+    ends = np.cumsum(sizes := np.bincount(owner, minlength=data.clients))
+    order = np.delete(order, ends[sizes % 2 == 1] - 1)
     return Pool(
         examples=Examples(np.concatenate(x)[order], np.concatenate([data.train.y, stored.y])[order]),
         owner=owner[order],
         trained=trained[order],
         strengths=np.concatenate([data.example_strengths, strengths]).astype(np.float32)[order],
     )
-
-
-def _odd_ones(owner: Ints, clients: int) -> Ints:
-    """Return the position of one record of each client with an odd number of them: its last, held back if any is."""
-    last = np.zeros(clients, np.int64)
-    np.maximum.at(last, owner, np.arange(len(owner)))
-    return last[np.bincount(owner, minlength=clients) % 2 == 1]
 
 
 def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -147,9 +147,7 @@ def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
 def _held_back(data: Federation) -> Examples:
     """Return all stored records that nobody trains on: the non-members, then the shadow set."""
     parts = [one for one in (data.nonmembers, data.shadow) if len(one)]
-    if not parts:
-        return Examples(np.empty((0, *data.nonmembers.x.shape[1:]), np.float32), np.empty(0, np.int64))
-    return joined(parts)
+    return joined(parts) if parts else data.nonmembers
 
 
 def problems(kind: Kind, data: Federation) -> Problems:
@@ -159,36 +157,25 @@ def problems(kind: Kind, data: Federation) -> Problems:
         held = np.bincount(partition(data, np.random.default_rng(0))[1], minlength=data.clients)
     if (small := data.sizes + held < 2).any():
         client = int(np.argmax(small))
-        return [
-            (
-                "pool",
-                f"every client needs 2 records or more, half of which a replica trains on; client {client} of "
-                f"{data.name} has {data.sizes[client] + held[client]}. Raise data.examples_per_client",
-            )
-        ]
-    if kind == "matched" and (short := held < data.sizes).any():
+        sentence = (
+            f"every client needs 2 records or more, half of which a replica trains on; client {client} of "
+            f"{data.name} has {data.sizes[client] + held[client]}. Raise data.examples_per_client"
+        )
+    elif kind == "matched" and (short := held < data.sizes).any():
         client = int(np.argmax(short))
-        return [
-            (
-                "pool",
-                f"matched needs as many held-back records as every client trains on, of the same classes and not of other "
-                f"people; client {client} of {data.name} trains on {data.sizes[client]} and has {held[client]}. Lower "
-                "data.examples_per_client, hold more out where the data set has records left, or set pool: auto",
-            )
-        ]
-    return []
+        sentence = (
+            f"matched needs as many held-back records as every client trains on, of the same classes and not of other "
+            f"people; client {client} of {data.name} trains on {data.sizes[client]} and has {held[client]}. Lower "
+            "data.examples_per_client, hold more out where the data set has records left, or set pool: auto"
+        )
+    else:
+        return []
+    return [("pool", sentence)]
 
 
 def halves_of(pool: Pool, replicas: int, stream: Stream) -> Bools:
     """Return which records each replica trains on, [replicas, n]: of every client half, and the rest in the next one."""
-    inside = np.empty((replicas, len(pool)), bool)
-    sizes = np.bincount(pool.owner)
-    first = np.cumsum(sizes) - sizes
-    for pair in range(replicas // 2):
-        drawn = stream("replicas", pair, HALVES).random(len(pool))
-        order = np.lexsort((drawn, pool.owner))
-        rank = np.empty(len(pool), np.int64)
-        rank[order] = np.arange(len(pool)) - first[pool.owner]
-        inside[2 * pair] = rank < sizes[pool.owner] // 2
-        inside[2 * pair + 1] = ~inside[2 * pair]
-    return inside
+    half = np.bincount(pool.owner)[pool.owner] // 2
+    draws = (stream("replicas", pair, HALVES).random(len(pool)) for pair in range(replicas // 2))
+    first = [rank_within(pool.owner, drawn) < half for drawn in draws]
+    return np.stack([side for one in first for side in (one, ~one)])

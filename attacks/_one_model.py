@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from attacks.interfaces import Measure
 from attacks.metrics import calibrated, membership
-from attacks.metrics.intervals import Interval, intervals
-from attacks.metrics.membership import MEASURES, NAN, Bools, Doubles, Outputs
-from attacks.metrics.record_epsilon import record_epsilons
+from attacks.metrics.membership import MEASURES, Bools, Doubles, Ints, Outputs
+from attacks.metrics.success import Success
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -39,27 +38,19 @@ CALIBRATED = ("lira_offline", "rmia_offline", "base_offline")
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What one attack says of n examples.
+    """What one attack says of n examples."""
 
-    Attributes:
-        ranked: [n] scores in the attack's own order, the higher, the likelier a member.
-        decided: [n] scores less the threshold that was tuned without the example; 0 or more is the decision "member".
-    """
-
-    ranked: Doubles
-    decided: Doubles
+    ranked: Doubles  # [n] scores in the attack's own order, the higher, the likelier a member
+    decided: Doubles  # [n] less the threshold that was tuned without the example; 0 or more is the decision "member"
 
 
 def attack(
     outputs: Outputs, gradient_norms: Doubles | None, references: list[NDArray[np.float32]], rng: np.random.Generator
 ) -> dict[str, Attacked]:
-    """Make every attack for which there is what it needs.
+    """Make every attack for which there is what it needs on n examples, several on each side.
 
-    Args:
-        outputs: of the attacked model, with the membership of its n examples, several on each side.
-        gradient_norms: [n] norms of the examples' own gradients; None: that attack is left out.
-        references: for each reference model its logits [n, classes]; none: calibrated attacks are left out.
-        rng: draws the halves on which thresholds are tuned.
+    Without ``gradient_norms`` [n] (of the examples' own gradients) that attack is left out, and without logits
+    [n, classes] of ``references`` the calibrated ones. ``rng`` draws the halves on which thresholds are tuned.
     """
     confident = membership.confidences(outputs.logits, outputs.labels)
     first = halves(outputs.member, rng)
@@ -82,25 +73,19 @@ def attack(
 
 def measures(found: Mapping[str, Attacked], member: Bools, rng: np.random.Generator) -> list[Measure]:
     """Measure every attack on n examples: `membership.MEASURES` and epsilons, with intervals and values by chance."""
-    inside, rows = int(member.sum()), []
-    chance = membership.by_chance(len(member) - inside)
+    rows = []
     for name, one in found.items():
-        values, ranges = _measured(one, member, rng)
-        rows += [Measure(name, key, value, *ranges[key], chance.get(key, NAN)) for key, value in values.items()]
-        rows += record_epsilons(name, values, ranges, inside, len(member) - inside)
+        ranked = decided = Success.of(one.ranked, member, rng)
+        if one.decided is not one.ranked:
+            decided = Success.of(one.decided, member, rng)
+        by = {key: decided if key in DECIDED else ranked for key in MEASURES}
+        values, ranges = ({key: getattr(of, part)[key] for key, of in by.items()} for part in ("values", "ranges"))
+        both = Success(values, ranges, ranked.members, ranked.nonmembers)
+        rows += both.measures(name) + both.epsilons(name)
     return rows
 
 
-def _measured(one: Attacked, member: Bools, rng: np.random.Generator) -> tuple[dict[str, float], dict[str, Interval]]:
-    ranked, of_ranked = membership.measure(one.ranked, member), intervals(one.ranked, member, rng)
-    decided, of_decided = ranked, of_ranked
-    if one.decided is not one.ranked:
-        decided, of_decided = membership.measure(one.decided, member), intervals(one.decided, member, rng)
-    values = {name: (decided if name in DECIDED else ranked)[name] for name in MEASURES}
-    return values, {name: (of_decided if name in DECIDED else of_ranked)[name] for name in MEASURES}
-
-
-def modified_entropy(logits: NDArray[Any], labels: NDArray[np.int64]) -> Doubles:
+def modified_entropy(logits: NDArray[Any], labels: Ints) -> Doubles:
     """Return the modified prediction entropy [n] in nats (Song and Mittal 2021, equation 8): 0 where p_y is 1.
 
     >>> modified_entropy(np.log([[0.5, 0.5]]), np.array([0])).round(4).tolist()  # ln 2 / 2 from each class

@@ -46,6 +46,11 @@ from datasets.federation import Federation
 KINDS = ("halves",)
 LABEL = "calibrated membership attack"
 Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
+CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
+FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
+DRAWS = 10  # memberships by chance for the worst client
+NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
+PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
 RANK: Rank = {"plain": 1, "protected": 2, "sources": 2, "groups": 4}
 METRICS = (
     Metric(
@@ -174,25 +179,15 @@ def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
     found = []
     if config.pool == "matched" and _warmed_up(run):
-        found.append(
-            (
-                "pool",
-                "matched takes records of the server's shadow set, on which it trains before round 1 "
-                "(aggregation.warm_start_epochs); set pool: training, or warm_start_epochs to 0",
-            )
-        )
+        sentence = "matched takes records of the server's shadow set, on which it trains before round 1"
+        remedy = "(aggregation.warm_start_epochs); set pool: training, or warm_start_epochs to 0"
+        found.append(("pool", f"{sentence} {remedy}"))
     if config.replicas % 2:
-        found.append(
-            ("replicas", f"replicas come in complementary pairs, so their number is even; got {config.replicas}")
-        )
+        sentence = "replicas come in complementary pairs, so their number is even"
+        found.append(("replicas", f"{sentence}; got {config.replicas}"))
     if config.method != "best" and config.replicas < (least := calibrated.FEWEST[config.method]):
-        found.append(
-            (
-                "method",
-                f"{config.method} needs {least} replicas or more, because a target is attacked with the others but its "
-                f"complement; got replicas: {config.replicas}",
-            )
-        )
+        sentence = "replicas or more, because a target is attacked with the others but its complement"
+        found.append(("method", f"{config.method} needs {least} {sentence}; got replicas: {config.replicas}"))
     return found
 
 
@@ -209,13 +204,6 @@ def pool(config: Config, data: Federation, stream: Stream) -> Pool:
 def halves(config: Config, pool: Pool, stream: Stream) -> NDArray[np.bool_]:
     """Return which records each replica is trained on, [replicas, n]; replicas 2i and 2i + 1 are complementary."""
     return _halves.halves_of(pool, config.replicas, stream)
-
-
-CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
-FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
-DRAWS = 10  # memberships by chance for the worst client
-NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
-PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
 
 
 def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
@@ -238,8 +226,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     given: list[str] = [config.method] * (left + 1)
     *chosen, of_run = seen.chosen(methods) if config.method == "best" else given
     picked = [found[name].replicas for name in chosen]
-    scores = np.stack([one.scores[k] for k, one in enumerate(picked)])
-    strict = np.stack([one.strict[k] for k, one in enumerate(picked)])
+    scores, strict = (np.stack([getattr(one, of)[k] for k, one in enumerate(picked)]) for of in ("scores", "strict"))
     head = Found(Targets(scores, strict, seen.inside), found[of_run].run)
     summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
     own = of_clients(head.replicas, seen.owner, clients)
@@ -271,11 +258,8 @@ class Found:
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
     """Return the positions of the attacked records: of each model at most so many, evenly over its clients."""
-    owner, drawn = answers.pool.owner, rng.random(len(answers.pool.owner))
-    order = np.lexsort((drawn, owner))
-    sizes = np.bincount(owner)
-    rank = np.empty(len(owner), np.int64)  # the place of a record among its client's
-    rank[order] = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner[order]]
+    drawn = rng.random(len(answers.pool))
+    rank = _halves.rank_within(answers.pool.owner, drawn)
     kept = [
         here[np.lexsort((drawn[here], rank[here]))][:most]
         for one in np.unique(answers.model)
