@@ -41,15 +41,6 @@ def test_where_membership_is_random_nothing_is_found(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_equal_seeds_give_equal_bytes(name):
-    shadow, target = planted(100, np.random.default_rng(2)), planted(50, np.random.default_rng(3))
-    first, again, other = (
-        _attack_models.fit(name, shadow, np.random.default_rng(seed))(target).tobytes() for seed in (5, 5, 6)
-    )
-    assert first == again != other
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_the_bytes_do_not_depend_on_the_number_of_threads(name):
     shadow, target = planted(100, np.random.default_rng(2)), planted(3000, np.random.default_rng(3))
     found = set()

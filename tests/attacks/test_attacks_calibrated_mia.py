@@ -93,18 +93,6 @@ def test_exchangeable_records_are_at_chance_within_the_interval():
     assert 3 <= worse <= 17  # the worst of six clients is as bad as chance would have it
 
 
-def test_rates_of_exchangeable_records_are_what_is_stated_by_chance():
-    """Of 150 non-members the second highest is the threshold, above which 2 in 151 are; a threshold of others keeps 1 %."""
-    found = [judged(answers(seed, replicas=8, clients=6, each=50), method="loss") for seed in range(30)]
-    for subject in ("loss", "run_loss"):
-        for metric in ("tpr_at_1_fpr", "tpr_set_to_1", "fpr_set_to_1"):
-            rows = [measure(one, subject, metric) for one in found]
-            values, chance = np.array([one.value for one in rows]), rows[0].chance
-            assert abs(values.mean() - chance) < 3 * values.std(ddof=1) / np.sqrt(len(values)), (subject, metric)
-    assert measure(found[0], "loss", "tpr_at_1_fpr").chance == 2 / 151
-    assert measure(found[0], "loss", "fpr_set_to_1").chance == 0.01
-
-
 def test_the_interval_of_the_run_is_over_clients():
     """The AUC of a random client is between 0.5 and 1: another ten of them would have given another one."""
     given = answers(clients=10, each=100, exposed=(0, 1, 2, 3, 4))
@@ -186,12 +174,7 @@ def test_the_scores_are_those_of_every_target_and_their_aucs_the_result():
     assert accuracy == pytest.approx(measure(found, "run_headline", "balanced_accuracy").value)
 
 
-def test_the_same_answers_give_the_same_result():
-    first, second = judged(answers(lift=1.0)), judged(answers(lift=1.0))
-    assert str(first.metrics) == str(second.metrics) and str(first.measures) == str(second.measures)
-    assert (first.scores.score == second.scores.score).all()
-
-
+@pytest.mark.slow
 def test_a_guess_finds_1_percent_at_thresholds_that_other_replicas_set_for_1_percent():
     """A threshold on the target's own ROC curve, just above the first non-member too many, lets more through: 2 / 101."""
     found = [judged(answers(seed, replicas=8, clients=4, each=50), method="base") for seed in range(30)]
@@ -201,14 +184,6 @@ def test_a_guess_finds_1_percent_at_thresholds_that_other_replicas_set_for_1_per
             error = np.std(values, ddof=1) / np.sqrt(len(found))
             assert abs(np.mean(values) - 0.01) < 3 * error and error < 0.003, (kind, rate)
     assert np.mean([measure(one, "headline", "tpr_at_1_fpr").value for one in found]) > 0.017
-
-
-def test_every_metric_of_a_result_is_declared():
-    declared = set(names_of(calibrated_mia.METRICS))
-    parts = tuple(f"calibrated_run_auc_{group}" for group in GROUPS)
-    models = "calibrated_model_auc_", "calibrated_run_model_auc_"
-    found = {name for name in judged(answers(lift=1.0, models=2)).metrics if not name.startswith((*models, *parts))}
-    assert found <= declared and declared - found == {"calibrated_model_auc", "calibrated_run_model_auc"}
 
 
 # What is missing

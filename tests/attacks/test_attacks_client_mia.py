@@ -166,13 +166,6 @@ def test_choosing_by_the_own_attack_uses_other_examples_than_the_report(noise, n
     assert not np.array_equal(whole.own_risks, halved.own_risks)
 
 
-def test_an_audit_repeats_itself_bit_for_bit(noise, network):
-    weights = memorized(network, noise.train[: 3 * EACH])
-    once, again = (attacked(Config(), noise, network, weights, seed=5) for _ in range(2))
-    assert repr(once.measures) == repr(again.measures)
-    assert once.own_risks.tobytes() == again.own_risks.tobytes()
-
-
 def test_who_cannot_learn_a_threshold_does_not_attack(noise, network):
     few = replace(noise, nonmembers=noise.nonmembers[:30], nonmember_owner=noise.nonmember_owner[:30])
     assert data_problems(Config(), few) == []

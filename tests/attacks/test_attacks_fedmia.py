@@ -326,18 +326,6 @@ def test_the_slow_loop_finds_the_same(clients, each, models, kind, seed):
     np.testing.assert_allclose(found, slow(values, records, worlds, kind), rtol=1e-7, atol=1e-12)
 
 
-def test_two_others_by_hand():
-    """Others measured 1 and 3: mean 2, deviation 1 (ddof 0), so a client at 3 stands at Phi(1), one at 2 in the middle."""
-    values = np.array([[3.0, 2.0], [1.0, 1.0], [3.0, 3.0]])
-    world = others(values, np.tile(np.arange(2), (3, 1)), np.zeros(3, int))
-    assert (
-        world.count.tolist() == [2, 2, 2] and world.mean[0].tolist() == [2, 2] and world.squares[0].tolist() == [2, 2]
-    )
-    np.testing.assert_allclose(standing(values, world, "gaussian")[0], [0.8413447, 0.5], atol=1e-6)
-    # Pooled variance 2, a_n = 2.5, b_n = 3, scale^2 = 1.2 * 1.5.
-    np.testing.assert_allclose(standing(values, world, "student")[0], [stats.t.cdf(1 / 1.8**0.5, 5), 0.5], atol=1e-12)
-
-
 def test_one_client_beside_another_has_no_world():
     values = np.array([[1.0], [2.0]])
     for kind in ("student", "gaussian"):

@@ -123,13 +123,6 @@ def test_a_shadow_is_trained_until_it_is_as_accurate_as_asked(noise, network):
     assert earlier.accuracy < 0.6
 
 
-def test_a_shadow_repeats_itself_bit_for_bit(noise, network):
-    job = shadow_jobs(Config(**ALONE), cluster_of(noise, 0), 0.8, 2, seeds())[0]
-    once, again = (train_shadow(job, noise, network, RUN) for _ in range(2))
-    assert once.logits.tobytes() == again.logits.tobytes()
-    assert once.epochs == again.epochs
-
-
 def test_a_shadow_that_diverges_says_so(noise, network):
     job = shadow_jobs(Config(**ALONE), cluster_of(noise, 0), 1.0, 2, seeds())[0]
     wild = resolve(RUN.to_dict() | {"training": {"lr": 100, "batch_size": 10}})

@@ -18,7 +18,6 @@ from attacks import whitebox_mia
 from attacks.interfaces import SeenRound, SeenUpdates
 from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problems, mock_updates, observe
 from datasets.federation import DataError, Examples
-from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
 from tests.support.toy_federation import CLIENTS, EACH, FEATURES, NONMEMBERS, memorized, network_for
@@ -202,12 +201,6 @@ def test_mock_updates_differ_from_each_other_from_the_trainers_own_and_from_roun
     # They are as long as what the other clients send.
     lengths = np.linalg.norm(one.params - start.params, axis=1)
     assert np.linalg.norm(updates, axis=1) == pytest.approx(lengths.mean(), rel=0.3)
-
-
-def test_a_field_of_the_mock_training_of_old_is_refused():
-    attack = {"name": "whitebox_mia", "mock_lr": 0.01}
-    with pytest.raises(ConfigError, match="mock_lr"):
-        resolve({"rounds": 1, "data": "digits", "model": "mlp", "attacks": [attack]})
 
 
 # Lessons
