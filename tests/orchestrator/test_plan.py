@@ -1,5 +1,6 @@
 """The plan that a dry run prints: its estimate and remarks, and that data which cannot be dealt are refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,20 @@ from orchestrator.report.context import sentences
 from orchestrator.trial.federation import partition_data
 
 
-def a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str) -> str:
-    """What a dry run of the sweep prints."""
+@pytest.fixture
+def planned(tmp_path, capsys, monkeypatch) -> Callable[[str], str]:
+    """Returns what a dry run of a sweep prints."""
     monkeypatch.setenv("RAY_ADDRESS", "local")
     monkeypatch.setenv("COLUMNS", "300")
     path = tmp_path / "sweep.yaml"
-    path.write_text(text)
-    assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == 0
-    return capsys.readouterr().out
+
+    def plan(text: str, code: int = 0) -> str:
+        path.write_text(text)
+        assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == code
+        shown = capsys.readouterr()
+        return shown.out + shown.err
+
+    return plan
 
 
 COSTLY = """
@@ -37,10 +44,8 @@ resources: {client_actors: 1}
 """
 
 
-def test_the_plan_says_what_time_is_spent_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = a_plan(tmp_path, capsys, monkeypatch, COSTLY)
+def test_the_plan_says_what_time_is_spent_on(planned) -> None:
+    shown = planned(COSTLY)
     assert "estimate: about" in shown
     (spent,) = [line for line in shown.splitlines() if line.startswith("a trial takes about ")]
     shares = dict(part.removesuffix(" %").rsplit(" ", 1) for part in spent.split(": ")[1].split(", "))
@@ -60,25 +65,15 @@ resources: {client_actors: 1}
 """
 
 
-def test_a_draw_that_leaves_a_client_empty_is_refused_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_draw_that_leaves_a_client_empty_is_refused_with_its_line(planned) -> None:
     """Only the draw shows it, and a dry run is the first to draw."""
-    monkeypatch.setenv("RAY_ADDRESS", "local")
-    path = tmp_path / "empty.yaml"
-    path.write_text(EMPTY)
-    assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == 2
-    shown = capsys.readouterr()
-    assert f"{path}:6: base.data.split.alpha: with alpha 0.001 and the run's seed client 0 gets no example" in shown.err
-    assert "nothing was started, nothing was written" in shown.err
-    assert "Traceback" not in shown.err + shown.out
-    path.write_text(EMPTY.replace("alpha: 0.001", "alpha: 0.5"))
-    assert main(["run", str(path), "--results", str(tmp_path / "results"), "--dry-run"]) == 0
+    shown = planned(EMPTY, code=2)
+    assert "sweep.yaml:6: base.data.split.alpha: with alpha 0.001 and the run's seed client 0 gets no example" in shown
+    assert "nothing was started, nothing was written" in shown and "Traceback" not in shown
+    planned(EMPTY.replace("alpha: 0.001", "alpha: 0.5"))
 
 
-def test_the_plan_says_that_trials_with_secret_noise_cannot_be_repeated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_says_that_trials_with_secret_noise_cannot_be_repeated(planned) -> None:
     text = """
 name: secret
 base:
@@ -91,8 +86,8 @@ sweep:
 resources: {client_actors: 1}
 """
     sentence = "1 of 2 trials draw secret noise: running them again would give other numbers"
-    assert sentence in a_plan(tmp_path, capsys, monkeypatch, text)
-    assert "secret noise" not in a_plan(tmp_path, capsys, monkeypatch, text.replace("noise: secret", "clip: 2.0"))
+    assert sentence in planned(text)
+    assert "secret noise" not in planned(text.replace("noise: secret", "clip: 2.0"))
 
 
 METHODS = EMPTY.replace("alpha: 0.001", "alpha: 10").replace("  seed: 0\n", "")
@@ -116,42 +111,27 @@ METHODS = EMPTY.replace("alpha: 0.001", "alpha: 10").replace("  seed: 0\n", "")
         ),
     ],
 )
-def test_the_plan_says_what_so_many_runs_can_show(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    sweep: str,
-    said: str,
-    unsaid: str,
-) -> None:
+def test_the_plan_says_what_so_many_runs_can_show(planned, monkeypatch, sweep, said, unsaid) -> None:
     """With 2 degrees of freedom, t is 4.303 at 5 % and 6.205 at 2.5 %; over the root of 3: 2.48 and 3.58."""
     monkeypatch.setattr(dry_run, "_estimate", lambda *_: [])
-    shown = a_plan(tmp_path, capsys, monkeypatch, f"{METHODS}sweep: {sweep}\n")
+    shown = planned(f"{METHODS}sweep: {sweep}\n")
     (line,) = [line for line in shown.splitlines() if "of a setting: " in line]
     assert said in line and (not unsaid or unsaid not in line)
 
 
-def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(planned, monkeypatch) -> None:
     monkeypatch.setattr(commands, "this_machine", lambda folder: Machine(1e18, 1e18, "it has"))
     text = EMPTY.replace("rounds: 1\n", "rounds: 1000000000000000\n").replace("alpha: 0.001", "alpha: 10")
-    shown = a_plan(tmp_path, capsys, monkeypatch, text)
+    shown = planned(text)
     assert "estimate: about " in shown and " days on this machine" in shown
-    shown = a_plan(
-        tmp_path, capsys, monkeypatch, EMPTY.replace("0.001", "10").replace("mlp", "{name: mlp, hidden: [1000000]}")
-    )
+    shown = planned(EMPTY.replace("0.001", "10").replace("mlp", "{name: mlp, hidden: [1000000]}"))
     assert "no estimate: a step of a model of 7.5e+07 parameters" in shown
 
 
-def test_of_many_trials_the_first_are_listed_and_the_others_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_trials_the_first_are_listed_and_the_others_counted(planned, monkeypatch) -> None:
     monkeypatch.setattr(dry_run, "_estimate", lambda *_: [])
     text = EMPTY.replace("alpha: 0.001", "alpha: 10") + "sweep: {seed: {grid_search: [%s]}}\n"
-    few, many = (
-        a_plan(tmp_path, capsys, monkeypatch, text % ", ".join(map(str, range(count)))) for count in (100, 101)
-    )
+    few, many = (planned(text % ", ".join(map(str, range(count)))) for count in (100, 101))
     assert (few.count("seed="), "others" in few) == (100, False)
     assert (many.count("seed="), "101 trials, 101 to run" in many) == (20, True)
     assert "and 81 others, which --print-config shows" in many
@@ -170,30 +150,21 @@ resources: {client_actors: 1}
 """
 
 
-def test_the_plan_says_what_splits_do_and_leave_unused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = a_plan(tmp_path, capsys, monkeypatch, UNUSED)
+def test_the_plan_says_what_splits_do_and_leave_unused(planned) -> None:
+    shown = planned(UNUSED)
     assert (
         "split groups: two groups, 2 clients (minority) with images rotated by 0 to 25 degrees, 8 (majority)" in shown
     )
-    run = resolve(
-        {
-            "rounds": 1,
-            "data": {"name": "digits", "clients": 10, "split": {"name": "dirichlet", "alpha": 0.1}},
-            "model": "mlp",
-        }
-    )
-    data = partition_data(run, tmp_path)
+    split = {"name": "dirichlet", "alpha": 0.1}
+    run = resolve({"rounds": 1, "data": {"name": "digits", "clients": 10, "split": split}, "model": "mlp"})
+    data = partition_data(run, Path())
     assert data.unused == 1198 - 398 - data.sizes.sum() > 100
     assert f"split dirichlet: {data.unused} training examples are unused, beside {data.sizes.sum()} of clients" in shown
     assert shown.count("are unused") == 1
 
 
 @pytest.mark.parametrize("protected", [False, True])
-def test_the_plan_of_a_search_says_what_an_epsilon_will_not_include(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, protected: bool
-) -> None:
+def test_the_plan_of_a_search_says_what_an_epsilon_will_not_include(planned, protected) -> None:
     text = """
 name: search
 base:
@@ -205,8 +176,6 @@ sweep:
 samples: 3
 tune: {search: optuna}
 """
-    shown = a_plan(
-        tmp_path, capsys, monkeypatch, text.replace("mlp", "mlp\n  privacy: global_dp") if protected else text
-    )
+    shown = planned(text.replace("mlp", "mlp\n  privacy: global_dp") if protected else text)
     lines = sentences("validation_accuracy", 3, epsilon=True)
     assert [line in shown for line in lines] == [True, protected]

@@ -37,6 +37,8 @@ def test_what_does_not_fit_the_data_is_one_problem_at_the_models_line(tmp_path):
     assert problem.startswith(f"{tmp_path}/sweep.yaml:6: base.model.name: tests.support.own_modules:Wrapped ")
     assert "[4, 5]" in problem and "the data have 10 classes" in problem
     assert data_problems(sweep_of(tmp_path, "Plain"), download=False) == []
+    run = sweep_of(tmp_path, "Convolutional").runs[0]
+    assert "(backend loop), because it has batch normalization" in run.model.module.remark(run.model.config, run)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +66,3 @@ def test_models_and_their_arguments_can_be_swept(tmp_path):
     sweep = load_sweep(tmp_path / "sweep.yaml")
     assert [run.model.title for run in sweep.runs] == ["mlp", "tests.support.own_modules:tied"]
     assert [values["model.name"] for values in sweep.values] == ["mlp", "tests.support.own_modules:tied"]
-
-
-def test_a_model_says_how_it_trains(tmp_path):
-    run = sweep_of(tmp_path, "Convolutional").runs[0]
-    assert run.model.module.remark(run.model.config, run) == (
-        "model tests.support.own_modules:Convolutional: the clients of a block train one after another (backend loop), "
-        "because it has batch normalization"
-    )

@@ -41,7 +41,7 @@ def compared(trial: Trial) -> list[list[float]]:
     return list(losses.values())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_start_of_least_training_loss_goes_on_and_keeps_its_rows(tmp_path, seed):
     run = given(5, seed=seed, clustering=clustered(restarts=4, restart_rounds=2), training={"lr": 0.2})
     trial = opened(run, tmp_path)
@@ -103,19 +103,6 @@ def test_starts_are_compared_after_a_round_in_which_clients_chose(tmp_path, roun
 
 def models_of(trial: Trial) -> list[bytes]:
     return [model.params.tobytes() for model in trial.state.models]
-
-
-def test_the_first_start_is_the_run_without_restarts(tmp_path):
-    found = []
-    for restarts in (1, 2):
-        fields: dict[str, Any] = {"warm_start_rounds": 1, "restarts": restarts}
-        fields |= {"restart_rounds": 3} if restarts > 1 else {}
-        trial, seen = opened(given(4, clustering=clustered(**fields)), tmp_path / str(restarts)), []
-        for _ in range(2):
-            trial.advance()
-            seen.append((trial.state.start, models_of(trial), trial.state.assignment.tolist()))
-        found.append(seen)
-    assert found[0] == found[1]
 
 
 def test_both_algorithms_share_starts_and_first_rounds_to_the_bit(tmp_path):
