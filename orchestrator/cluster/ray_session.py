@@ -86,13 +86,7 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
     """Join a Ray cluster or start Ray on this machine; shut down at the end only what was started here.
 
     Where this process has already connected to Ray, as a notebook may have, that connection is used and left as it is.
-
-    Args:
-        target: the cluster, or this machine, see `orchestrator.cluster.address.find_target`.
-        place: what one trial reserves; a local Ray offers at least that many CPUs.
-
-    Yields:
-        The resources of each node.
+    Yields the resources of each node; a local Ray offers at least the CPUs that one trial reserves (``place``).
 
     Raises:
         ClusterError: no cluster could be reached or started.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from rich.filesize import decimal
 
 from algorithms.interfaces import ModelContract, Run
 from datasets.components import Component, remembered
@@ -27,16 +28,13 @@ FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's pos
 ROW = 100  # bytes of a round in the tables, at least
 MANY = 100  # models at a time from which those of a known architecture are worth counting
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-SIZES = ("B", "kB", "MB", "GB", "TB", "PB", "EB", "ZB")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is to hold a trial.
+    """What there is to hold a trial: bytes of memory, and of the disk with the results.
 
     Attributes:
-        memory: bytes of memory.
-        disk: bytes of the disk with the results.
         words: whose they are, as the begin of a clause, such as "this machine has".
         hint: where there may be more, as the end of a sentence.
     """
@@ -62,29 +60,9 @@ def this_machine(results: Path) -> Machine:
     return Machine(min(limits), shutil.disk_usage(there).total, "this machine has", hint)
 
 
-def amount(bytes_: float) -> str:
-    """Write a number of bytes for a reader.
-
-    >>> amount(999), amount(2.6e11), amount(8e30)
-    ('999 B', '260 GB', '8e+09 ZB')
-    """
-    for unit in SIZES:
-        if bytes_ < 999.5 or unit == SIZES[-1]:
-            break
-        bytes_ /= 1000
-    return f"{bytes_:.3g} {unit}"
-
-
 @dataclass(frozen=True)
 class Need:
-    """Something large that a trial holds.
-
-    Attributes:
-        key: the field that makes it large, from the top of the sweep file.
-        value: the field's value.
-        what: what it is, as the end of a sentence.
-        bytes: its size.
-    """
+    """Something large that a trial holds, ``what`` in words: the field that makes it large, its value, and the size."""
 
     key: Key
     value: Any
@@ -124,9 +102,9 @@ def _excess(needs: list[Need] | Iterator[Need], limit: float, machine: Machine) 
     for need in needs:
         total += need.bytes
         if total > limit:
-            beside = f", {amount(total)} with what is needed besides" if total > 1.01 * need.bytes else ""
-            asked = f"{format_value(need.value)} asks for {need.what}: {amount(need.bytes)}{beside}"
-            return need.key, f"{asked}; {machine.words} {amount(limit)}{machine.hint}"
+            beside = f", {decimal(round(total))} with what is needed besides" if total > 1.01 * need.bytes else ""
+            asked = f"{format_value(need.value)} asks for {need.what}: {decimal(round(need.bytes))}{beside}"
+            return need.key, f"{asked}; {machine.words} {decimal(round(limit))}{machine.hint}"
     return None
 
 

@@ -26,14 +26,13 @@ SECRET = (
 
 @dataclass(frozen=True)
 class Earlier:
-    """The trials of a sweep before this run.
+    """The trials of a sweep before this run, by their ids.
 
     Attributes:
-        complete: the ids of those that have a result.
-        changed: the ids of those among them that ran with other code or data than today's, with what differs.
-        begun: the ids of unfinished trials that began with other code or data: they begin anew.
+        complete: those that have a result.
+        changed: those among them that ran with other code or data than today's, with what differs.
+        begun: unfinished ones that began with other code or data: they begin anew.
         damaged: what is damaged of trials that run again.
-        former: what is damaged of trials that are no longer of the sweep.
         others: the number of trials with results that are no longer of the sweep.
         repeat: whether the changed trials are to run again.
     """
@@ -42,7 +41,6 @@ class Earlier:
     changed: Mapping[str, Sequence[str]]
     begun: Mapping[str, Sequence[str]]
     damaged: Mapping[str, DamageError]
-    former: Sequence[DamageError] = ()
     others: int = 0
     repeat: bool = False
 
@@ -86,7 +84,6 @@ class Earlier:
             remove_folder(folder.trial(trial).path)
         if others:  # cached models of attacks may have been trained by the code that has changed
             remove_folder(folder.cache)
-        said += [f"{one}: left as it is, for the trial is not of this sweep any more" for one in self.former]
         return _shortened(said)
 
 
@@ -100,13 +97,7 @@ def earlier_results(
 ) -> Earlier:
     """Compare what a results folder, which need not exist, holds with the trials, the code and the data of today.
 
-    Args:
-        folder: the results folder.
-        trials: the trials of the sweep.
-        hashes: the hashes of the data sets as they are today.
-        tune: the section ``tune`` of the sweep.
-        repeat: whether trials that ran with other code or data are to run again.
-        drawing: whether a search may still draw further trials.
+    Trials that ran with other code or data ``repeat`` or not; a search that is ``drawing`` may still draw further ones.
 
     Raises:
         ConfigError: a damaged trial drew secret noise, so running it again would give other results.
@@ -138,7 +129,6 @@ def earlier_results(
         _changed(recorded, now),
         _changed(begun, now),
         damaged,
-        [damage for trial, damage in damages.items() if damage and trial in others and trial not in damaged],
         0 if drawing else sum(bool(records[trial]) for trial in others),
         repeat,
     )

@@ -20,13 +20,7 @@ TUNE_FOLDER = ".fedpriv-tune"
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One trial of a sweep.
-
-    Attributes:
-        id: the hash of its run, see `trial_id`.
-        run: its resolved run.
-        values: its values of the swept keys, by dotted key.
-    """
+    """One trial of a sweep: the hash of its run (`trial_id`), the run, and its values of the swept keys, by dotted key."""
 
     id: str
     run: Run
@@ -43,10 +37,8 @@ class TrialConfig:
     """What Tune hands to the driver of a trial, as ``config["trial"]``, in plain values: it replaces objects by placeholders.
 
     Attributes:
-        identity: what the trial is.
         sweep: the folder of the sweep's results.
         data_root: the folder under which data sets lie.
-        placement: the processes that it is given.
         timeout: seconds to wait for a process that does not start.
         every_round: whether every round is reported by itself, because a scheduler may stop the trial after each.
         title: the sweep and the trial's swept values, as Ray's dashboard shows them.

@@ -49,15 +49,8 @@ def run_trials(
 ) -> list[str]:
     """Run trials until all have ended, as many at a time as fit; return warnings for the user.
 
-    Args:
-        sweep: the sweep.
-        folder: its results folder.
-        trials: the trials to run; with a ``search``, those that it has drawn so far.
-        place: what one trial reserves.
-        nodes: the resources of each node.
-        progress: receives all events.
-        hashes: the hashes of the data sets, for the records.
-        search: draws the trials, if the sweep has a search.
+    With a ``search``, which draws them, ``trials`` are those that it has drawn so far. ``nodes`` are the resources of each
+    node, ``place`` is what one trial reserves, and ``progress`` receives all events.
 
     Raises:
         WriteError: results cannot be saved.

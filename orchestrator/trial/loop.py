@@ -54,10 +54,8 @@ class TrialContext:
 
     Attributes:
         setup: where workers find the trial.
-        data: the federation.
         clients: the actors that run jobs, or a replacement in this process.
         tasks: runs the attacks with shadow models or replicas; an `orchestrator.trial.attack_tasks.AttackTasks`.
-        folder: the trial's folder.
         noisy: whether the server adds its noise; not so in a replica that serves as a reference.
         origin: the hashes of the code and the data.
     """

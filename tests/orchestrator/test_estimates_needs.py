@@ -95,12 +95,12 @@ def refusals(machine: Machine = SMALL, **given: Any) -> list[str]:
 def test_the_field_that_no_machine_can_hold_is_refused_with_the_estimate() -> None:
     (model,) = refusals(model={"name": "mlp", "hidden": [10**9]})
     assert model.startswith("large.yaml:") and ": base.model: 'mlp' asks for a model of" in model
-    assert "7.5e+10 parameters, with their gradients: 600 GB" in model
-    assert model.endswith("; this machine has 16 GB")
+    assert "7.5e+10 parameters, with their gradients: 600.0 GB" in model
+    assert model.endswith("; this machine has 16.0 GB")
     (passes,) = refusals(training={"epochs": 10**9})
     assert "base.training.epochs: 1000000000 asks for the batches of 1e+09 passes over" in passes
     (rounds,) = refusals(rounds=2**63 - 1)
-    assert "base.rounds: 9223372036854775807 asks for tables of that many rounds: 922 EB" in rounds
+    assert "base.rounds: 9223372036854775807 asks for tables of that many rounds: 922.3 EB" in rounds
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_is_merely_large_is_not_refused(given: dict[str, Any]) -> None:
 def test_the_refusal_depends_on_the_machine() -> None:
     large = {"model": {"name": "mlp", "hidden": [10**9]}}
     assert refusals(Machine(10**15, 10**15, "it has"), **large) == []
-    assert "it has 1 kB" in refusals(Machine(1000, 10**15, "it has"))[0]
+    assert "it has 1.0 kB" in refusals(Machine(1000, 10**15, "it has"))[0]
 
 
 def test_parameters_are_counted_without_being_made() -> None:

@@ -172,12 +172,12 @@ def test_a_dry_run_does_not_measure_this_machine_where_a_run_would_use_a_cluster
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     sweep, dry = parse_sweep(LARGE, Path("large.yaml")), Choices(tmp_path / "results", dry=True)
-    with pytest.raises(ConfigError, match="this machine has 16 GB; --address HOST:PORT runs the sweep on a cluster"):
+    with pytest.raises(ConfigError, match="this machine has 16.0 GB; --address HOST:PORT runs the sweep on a cluster"):
         prepare(sweep, dry)
     left(tmp_path, served(RAY))
     assert prepare(sweep, dry).trials
-    with pytest.raises(ConfigError, match="this machine has 16 GB"):
+    with pytest.raises(ConfigError, match="this machine has 16.0 GB"):
         prepare(sweep, replace(dry, address="local"))
     address_file({"RAY_TMPDIR": str(tmp_path)}).write_text(f"127.0.0.1:{free_port()}")  # of a cluster that is gone
-    with pytest.raises(ConfigError, match="this machine has 16 GB"):
+    with pytest.raises(ConfigError, match="this machine has 16.0 GB"):
         prepare(sweep, dry)
