@@ -125,16 +125,6 @@ def test_replicas_on_halves_are_part_of_it():
     assert parts(run)["attacks"] == 10 * 8 * 12  # the run's own models are asked, too
 
 
-def test_clusters_have_their_groups_or_equal_shares():
-    two = a_run(clustering={"name": "ifca", "clusters": 2})
-    data = partition_data(two, Path())
-    assert [own.tolist() for own in counts.clusters(two, data)] == [
-        np.flatnonzero(data.groups == j).tolist() for j in (0, 1)
-    ]
-    three = a_run(clustering={"name": "ifca", "clusters": 3})
-    assert [own.tolist() for own in counts.clusters(three, data)] == [[0, 3, 6], [1, 4, 7], [2, 5]]
-
-
 # A run in small
 
 

@@ -17,8 +17,6 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.trial.attack_tasks import content_digest
 from orchestrator.trial.federation import partition_data
-from tests.support.inline import inline_trial
-from tests.support.planted import finished, outputs
 
 READER = """
 from pathlib import Path
@@ -120,15 +118,6 @@ def test_what_a_reader_does_wrong_is_a_problem_and_no_traceback(own: Own, body: 
     assert all(str(own.sweep) in str(problem) for problem in own.reads(body))
 
 
-def test_a_field_without_a_default_is_asked_for_by_name(own: Own) -> None:
-    from orchestrator.config.errors import ConfigError
-
-    with pytest.raises(ConfigError, match="base.data.column: is missing"):
-        own.reads(fields="column: str = Field(description='a column')")
-    own.sweep.write_text(SWEEP.replace("clients: 4", "clients: 4, column: age"))
-    assert own.reads(fields="column: str = Field(description='a column')") == []
-
-
 CSV = """
 name: table
 base:
@@ -159,17 +148,6 @@ def test_own_files_lie_beside_the_sweep_file(tmp_path: Path, monkeypatch: pytest
     assert load_sweep(Path(tmp_path.name) / "own.yaml", ["base.data={name: digits}"]).runs[0].data.name == "digits"
 
 
-def test_everything_wrong_with_a_table_is_said_at_once_and_with_its_line(tmp_path: Path) -> None:
-    csv(tmp_path / "data")
-    text = (tmp_path / "data/t.csv").read_text().splitlines()
-    text[3], text[5] = "inf,a,y", "1.5,,n"
-    (tmp_path / "data/t.csv").write_text("\n".join(text))
-    (tmp_path / "own.yaml").write_text(CSV)
-    found = [str(problem) for problem in data_problems(load_sweep(tmp_path / "own.yaml"), download=False)]
-    assert [one.split(": column ")[0] for one in found] == [f"{tmp_path / 'own.yaml'}:5: base.data.path"] * 2
-    assert "'age' is infinite in row 3" in found[0] and "'where' has a missing value in row 5" in found[1]
-
-
 def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken(tmp_path: Path) -> None:
     csv(tmp_path / "data")
     (tmp_path / "own.yaml").write_text(CSV)
@@ -178,19 +156,3 @@ def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken
     assert before == content_digest(partition_data(run, tmp_path))
     (tmp_path / "data/t.csv").write_text((tmp_path / "data/t.csv").read_text().replace("37.5", "37.25"))
     assert before != content_digest(partition_data(run, tmp_path))
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_the_clients_in_a_table_are_trained_and_repeat_to_the_bit(tmp_path: Path) -> None:
-    csv(tmp_path / "data")
-    table = {"name": "table", "path": "data/t.csv", "label": "sick", "client": "where", "duplicates": "drop"}
-    run = {
-        "rounds": 2,
-        "data": {**table, "clients": 3, "shadow_size": 20, "split": "natural"},
-        "model": {"name": "mlp", "hidden": [4]},
-        "training": {"epochs": 1, "batch_size": 16},
-    }
-    first, second = (
-        outputs(finished(inline_trial(run, tmp_path / name, root=tmp_path))) for name in ("first", "second")
-    )
-    assert first == second and first["clients"].num_rows == 2 * 3

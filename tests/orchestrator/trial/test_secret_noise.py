@@ -112,6 +112,9 @@ def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
     given = noisy("secret", 1.0, rounds=3)
     first = inline_trial(given, tmp_path)
     first.advance()
+    identity, by = TrialIdentity("t", first.run.to_dict(), {}), {"name": "asha", "metric": "accuracy"}
+    stopped = outcome.stop(first.context.folder, identity, 0.0, by, (0, 0.5))
+    assert stopped["notes"] == [SECRET_NOISE]
     after_one = first.state.models[0].params
     resumed = inline_trial(given, tmp_path)
     assert np.array_equal(resumed.state.models[0].params, after_one)
@@ -123,18 +126,6 @@ def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
         first.advance()
     assert not np.array_equal(first.state.models[0].params, resumed.state.models[0].params)
     assert outcome.secrecy(resolve(noisy("reproducible", 1.0)).to_dict(), [1]) == []
-
-
-def test_a_trial_that_failed_or_was_stopped_says_so_too(tmp_path):
-    trial = inline_trial(noisy("secret", 1.0, rounds=3), tmp_path)
-    trial.advance()
-    folder, identity = trial.context.folder, TrialIdentity("t", trial.run.to_dict(), {})
-    by = {"name": "asha", "metric": "accuracy"}
-    for record in (
-        outcome.stop(folder, identity, 0.0, by, (0, 0.5)),
-        outcome.give_up(folder, trial, "failed", "for a reason", identity, 0.0),
-    ):
-        assert record["notes"] == [SECRET_NOISE]
 
 
 def test_a_choice_of_noise_that_nothing_reads_is_no_part_of_the_trial():

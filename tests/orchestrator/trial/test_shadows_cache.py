@@ -11,11 +11,10 @@ import pytest
 from algorithms.engine import federation
 from algorithms.interfaces import Run
 from attacks import shadow_mia
-from attacks.interfaces import AttackedModel, Cluster
+from attacks.interfaces import Cluster
 from datasets.federation import Examples
 from orchestrator.trial import attack_tasks
-from orchestrator.trial.attack_round import ClusterModels
-from orchestrator.trial.random_streams import integer, stream
+from orchestrator.trial.random_streams import integer
 from orchestrator.trial.restarts import Trial
 from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
@@ -163,22 +162,3 @@ def test_a_run_is_the_same_with_an_empty_and_a_full_cache(tmp_path, monkeypatch)
     monkeypatch.setattr(shadow_mia, "train_shadow", lambda *_: pytest.fail("trained again"))
     assert outputs(finished(opened(RUN, tmp_path / "full", DATA))) == first
     assert first["attacks"].num_rows > 0
-
-
-def test_the_audit_has_a_stream_of_its_own_for_each_round_and_cluster(tmp_path):
-    trial = finished(opened(RUN, tmp_path, DATA))
-    trained = [shadow(RUN, tmp_path / "again", tmp_path / "cache")]
-    setup = opened(RUN, tmp_path / "again", DATA).context.setup
-    everybody = np.zeros(4, np.int64)
-    models = ClusterModels(trial.state.models, np.zeros((3, 4), np.int16), everybody, everybody, np.full((4, 2), 0.9))
-    found = attack_tasks._audit(setup, "shadow_mia", 0, models, *trained)
-    cluster, rng = Cluster(DATA, 0, np.arange(4)), stream(0, "audit", 3, 0)
-    expected = shadow_mia.audit(
-        trial.run.attacks[0].config, AttackedModel(cluster, network_of(setup), trial.state.models[0], trained, rng)
-    )
-    assert found.measures == expected.measures
-    assert found.scores.score.tobytes() == expected.scores.score.tobytes()
-
-
-def network_of(setup: Any) -> Any:
-    return attack_tasks.session(setup).network
