@@ -58,7 +58,6 @@ class Driver(tune.Trainable):
         self.clients.title = self.shadows.title = config.title
         self.trial_config, self.began = config, time.time()
         self.trial: Trial | None = None
-        self.repaired: str | None = None  # a sentence on what was damaged, until it has been reported
         self.folder = Folder(Path(config.sweep)).trial(config.identity.id)
 
     def _open(self) -> Trial:
@@ -79,36 +78,27 @@ class Driver(tune.Trainable):
             origin = self.trial_config.identity.hashes
             context = TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin)
             self.trial = Trial(run, context)
-            self.repaired = self.trial.repaired
         return self.trial
 
     def step(self) -> dict[str, Any]:
         """Run rounds for about a second, at least one, and report them. A trial's last report contains its record."""
-        try:
-            report = self._step()
-            repaired, self.repaired = self.repaired, None
-            return report | ({"repaired": repaired} if repaired else {})
-        except WriteError as error:  # no results can be saved: the sweep ends with a message
-            return {"rows": [], "done": True, "unwritable": (error.errno, str(error))}
-
-    def _step(self) -> dict[str, Any]:
         if self.trial is None and (record := read_record(self.folder)) and has_ended(record):
             # An earlier process died after the trial had ended but before it was reported.
             return {"rows": [], "done": True, "summary": record}
         try:
-            trial = self._open()
-            _rounds(trial, 0.0 if self.trial_config.every_round else REPORT_SECONDS)
-            if trial.done:
-                rows = trial.news()
-                return {
-                    "rows": rows,
-                    "done": True,
-                    "summary": outcome.finish(self.folder, trial, self.trial_config.identity, self.began),
-                }
-            return {"rows": trial.news(), "note": trial.note(), "done": False}
-        except Exception as error:  # the sweep continues with its other trials; the reason is saved and shown
-            summary = self._give_up(error)
-        return {"rows": [], "done": True, "summary": summary}
+            try:
+                trial = self._open()
+                _rounds(trial, 0.0 if self.trial_config.every_round else REPORT_SECONDS)
+                report: dict[str, Any] = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
+                if trial.done:
+                    report["summary"] = outcome.finish(self.folder, trial, self.trial_config.identity, self.began)
+            except Exception as error:  # the sweep continues with its other trials; the reason is saved and shown
+                report = {"rows": [], "done": True, "summary": self._give_up(error)}
+        except WriteError as error:  # no results can be saved: the sweep ends with a message
+            return {"rows": [], "done": True, "unwritable": (error.errno, str(error))}
+        if self.trial and self.trial.repaired:
+            report["repaired"], self.trial.repaired = self.trial.repaired, None
+        return report
 
     def _give_up(self, error: Exception) -> dict[str, Any]:
         cause = _cause(error)

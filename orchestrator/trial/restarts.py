@@ -48,7 +48,7 @@ class Trial:
         self.starts = plan.initializations if self.compared_after else 1
         decided = self.compared_after if self.starts > 1 else run.rounds
         self.random_until = min(plan.random_rounds, decided - 1)
-        self.repaired: str | None = None  # a sentence on a damaged log that was set aside
+        self.repaired: str | None = None  # a sentence on a damaged log that was set aside, until it has been reported
         self.saved = self._open()
         if self.saved.state is None:
             self.rounds = self._rounds(0)
