@@ -37,18 +37,11 @@ def obstacle(folder: Folder, name: str) -> str | None:
         with TemporaryFile(dir=above) as probe:
             probe.write(bytes(4096))
             probe.flush()
+        with suppress(FileNotFoundError), open(path / LOCK, "rb") as lock:
+            return _taken(folder, lock, fcntl.LOCK_SH)
     except OSError as error:
         return f"{path} cannot be written to ({error.strerror or error}); {OTHER}"
-    return at_work(folder)
-
-
-def at_work(folder: Folder) -> str | None:
-    """A sentence that another process writes to a results folder; None if none does. Nothing is written."""
-    try:
-        with open(folder.path / LOCK, "rb") as lock:
-            return _taken(folder, lock, fcntl.LOCK_SH)
-    except FileNotFoundError:
-        return None
+    return None
 
 
 class Claim:

@@ -36,12 +36,7 @@ Result = TypeVar("Result")
 
 
 class DamageError(ValueError):
-    """A folder is not what was saved. Its text is a sentence that begins with the file's path.
-
-    Attributes:
-        path: the file.
-        problem: what is wrong with it, to be read after its path: "is missing".
-    """
+    """A folder is not what was saved. Its text is the file's ``path`` and the ``problem``: "is missing"."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path} {problem}")
@@ -70,7 +65,6 @@ class Manifest:
     """What the manifest of a folder says.
 
     Attributes:
-        path: the folder.
         owner: whose results these are: a trial's id, a sweep's name, a key of a cache.
         facts: what the folder says of itself, as JSON has it.
         parts: its files by name.
@@ -97,11 +91,7 @@ class Manifest:
         path, part = self.path / name, self.parts.get(name)
         if part is None:
             raise DamageError(path, "is missing")
-        try:
-            content = read_plain(path)
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        content = content[: part.size] if name.endswith(GROWING) else content
+        content = _content(path)[: part.size if name.endswith(GROWING) else None]
         if Part.of(content) != part:
             raise DamageError(path, "is not what was saved: its checksum differs")
         return content
@@ -109,13 +99,7 @@ class Manifest:
 
 @dataclass
 class Log:
-    """A folder that this process writes.
-
-    Attributes:
-        path: the folder; it is made when it is needed.
-        owner: whose results these are.
-        parts: its parts so far, by name.
-    """
+    """A folder that this process writes, with its parts so far; it is made when it is needed."""
 
     path: Path
     owner: str
@@ -152,11 +136,7 @@ class Log:
             self._dropped.append(name)
 
     def finish(self, facts: Mapping[str, Any]) -> Manifest:
-        """Write the manifest: all parts so far are there from now on. Raises WriteError.
-
-        Args:
-            facts: what the folder says of itself, as JSON has it.
-        """
+        """Write the manifest, with ``facts`` as JSON has them: all parts so far are there from now on. Raises WriteError."""
         manifest = Manifest(self.path, self.owner, json.loads(json.dumps(facts)), dict(self.parts))
         # Compact, for a running trial writes it after every round.
         write_atomically(self.path / MANIFEST, json.dumps(manifest.plain() | {"checksum": manifest.digest}).encode())
@@ -178,36 +158,24 @@ def read_manifest(folder: Path, owner: str | None = None) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        plain = json.loads(read_plain(path))
+        plain = json.loads(_content(path, may_miss=True))
         if plain["format"] != FORMAT:
             raise DamageError(path, f"has the format {str(plain['format'])[:20]!r}; this version reads format {FORMAT}")
         parts = {name: Part(*part) for name, part in plain["parts"].items()}
         manifest = Manifest(folder, plain["owner"], plain["facts"], parts)
-        whole = manifest.digest == plain["checksum"] and all(
-            "/" not in name and name not in ("", "..") for name in parts
-        )
-    except FileNotFoundError:
+        if manifest.digest != plain["checksum"] or any("/" in name or name in ("", "..") for name in parts):
+            raise DamageError(path, "is not what was saved: its checksum differs")
+    except DamageError:
         raise
-    except OSError as error:
-        raise _unreadable(path, error) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, DamageError):
-            raise
         raise DamageError(path, "is not what was saved: it is no manifest") from error
-    if not whole:
-        raise DamageError(path, "is not what was saved: its checksum differs")
     if owner not in (None, manifest.owner):
         raise DamageError(path, f"is that of {manifest.owner[:60]!a}, not of {owner!a}")
     return manifest
 
 
 def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> Manifest:
-    """Read the manifest of a folder, and compare all parts with it.
-
-    Args:
-        folder: the folder.
-        owner: whose results it must hold; None: anybody's.
-        skip: parts that are not compared.
+    """Read the manifest of a folder, and compare all parts with it, but for those to ``skip``.
 
     Raises:
         FileNotFoundError: there is no manifest, so the folder is not finished.
@@ -249,7 +217,13 @@ def quarantine(path: Path) -> Path:
     return aside
 
 
-def _unreadable(path: Path, error: OSError) -> DamageError:
-    if isinstance(error, FileNotFoundError):
-        return DamageError(path, "is missing")
-    return DamageError(path, f"cannot be read: {(error.strerror or str(error)).lower()}")
+def _content(path: Path, may_miss: bool = False) -> bytes:
+    """Read a file. Raises DamageError if it cannot be read, or is missing and may not be; else FileNotFoundError."""
+    try:
+        return read_plain(path)
+    except FileNotFoundError as error:
+        if may_miss:
+            raise
+        raise DamageError(path, "is missing") from error
+    except OSError as error:
+        raise DamageError(path, f"cannot be read: {(error.strerror or str(error)).lower()}") from error

@@ -30,25 +30,17 @@ def is_trial_id(value: Any) -> bool:
 
 
 class TrialFolder:
-    """The files of one trial, in RESULTS/<sweep>/trials/<id>/.
-
-    Attributes:
-        path: the folder.
-        id: the trial's id, which is the folder's name.
-        manifest: how the trial ended; a trial without it has not ended.
-        config: the resolved run.
-        model: the final weights.
-        error: the traceback of a trial that failed.
-        state: the folder that only an unfinished trial needs: its state, and the rows of its tables by round.
-    """
+    """The files of one trial, in RESULTS/<sweep>/trials/<id>/."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.id = path, path.name
-        self.manifest = path / MANIFEST
-        self.config = path / "config.yaml"
-        self.model = path / "model.safetensors"
-        self.error = path / "error.txt"
-        self.state = path / "state"
+        self.manifest = path / MANIFEST  # how the trial ended; a trial without it has not ended
+        self.config = path / "config.yaml"  # the resolved run
+        self.model = path / "model.safetensors"  # the final weights
+        self.error = path / "error.txt"  # the traceback of a trial that failed
+        self.state = (
+            path / "state"
+        )  # what only an unfinished trial needs: its state, and the rows of its tables by round
 
     def table(self, name: str) -> Path:
         """The file of one of `TABLES`."""
@@ -56,27 +48,16 @@ class TrialFolder:
 
 
 class Folder:
-    """The files of one sweep, in RESULTS/<sweep>/.
-
-    Attributes:
-        path: the folder.
-        name: the sweep's name, which is the folder's name.
-        manifest: the sweep's name, id, file and trials.
-        sweep: the sweep file, with the overrides as comments; for people, the manifest has it, too.
-        table: one row per trial; for people, it follows from the manifests.
-        report: the folder of the report's tables and figures.
-        cache: the folder of shadow models and replicas, which all trials of the sweep share.
-        tracking: which MLflow has been given these results.
-    """
+    """The files of one sweep, in RESULTS/<sweep>/; ``sweep`` and ``table`` are for people and follow from the manifests."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, path.name
-        self.manifest = path / MANIFEST
-        self.sweep = path / "sweep.yaml"
-        self.table = path / "trials.parquet"
-        self.report = path / "report"
-        self.cache = path / "cache"
-        self.tracking = path / "tracking.json"
+        self.manifest = path / MANIFEST  # the sweep's name, id, file and trials
+        self.sweep = path / "sweep.yaml"  # the sweep file, with the overrides as comments
+        self.table = path / "trials.parquet"  # one row per trial
+        self.report = path / "report"  # tables and figures
+        self.cache = path / "cache"  # shadow models and replicas, which all trials of the sweep share
+        self.tracking = path / "tracking.json"  # which MLflow has been given these results
 
     def identity(self) -> str:
         """The id of the sweep, which stays the same if the folder is moved and differs for a new folder at the same path.

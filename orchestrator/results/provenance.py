@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from algorithms.interfaces import Run
@@ -40,16 +40,9 @@ def commit() -> str | None:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of the packages that can change a result, by name."""
-    return {"fedpriv": _own_version()} | {name: version(name) for name in ("torch", "numpy", "ray", "mlflow")}
-
-
-def _own_version() -> str:
-    """The version of fedpriv; from pyproject.toml if it is not installed, as on nodes with only the dependencies."""
-    try:
-        return version("fedpriv")
-    except PackageNotFoundError:
-        return tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
+    """Versions of fedpriv, which need not be installed on nodes, and of the packages that can change a result, by name."""
+    own = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
+    return {"fedpriv": own} | {name: version(name) for name in ("torch", "numpy", "ray", "mlflow")}
 
 
 def origin(device: str) -> dict[str, str]:

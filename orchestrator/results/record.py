@@ -18,13 +18,7 @@ SECRET_NOISE = "not repeatable: the noise was secret, so another run of this tri
 
 @dataclass(frozen=True)
 class TrialIdentity:
-    """What the record of a trial says it is.
-
-    Attributes:
-        id: the hash of its resolved configuration.
-        run: that configuration, as plain JSON values.
-        hashes: the hashes of its code and its data, see `orchestrator.results.provenance`.
-    """
+    """What a trial is: the hash of its resolved configuration, this as plain JSON, and hashes of its code and its data."""
 
     id: str
     run: dict[str, Any]
@@ -43,10 +37,7 @@ def write_record(
         files: the content of the other files by name.
 
     Returns:
-        The record as it is read again.
-
-    Raises:
-        WriteError: a file could not be written.
+        The record as it is read again. Raises WriteError.
     """
     log = Log(folder.path, folder.id)
     for name, content in {folder.config.name: yaml.safe_dump(dict(run), sort_keys=False).encode(), **files}.items():

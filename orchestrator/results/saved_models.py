@@ -33,17 +33,18 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
 
     try:
         manifest = read_manifest(folder.path, folder.id)
-        content = manifest.read(folder.model.name) if folder.model.name in manifest.parts else None
-        fields = manifest.read(folder.config.name) if content else b""
+        if folder.model.name not in manifest.parts:
+            return {}
+        content, config = manifest.read(folder.model.name), manifest.read(folder.config.name)
     except FileNotFoundError:
         return {}
     except DamageError as error:
         raise _refused(f"{error}; the same `fedpriv run` runs the trial again") from error
     arrays: dict[str, dict[str, torch.Tensor]] = {}
-    for key, array in load(content).items() if content else ():
+    for key, array in load(content).items():
         group, _, name = key.partition(".")
         arrays.setdefault(group, {})[name] = array
-    return {group: _loaded(manifest, fields, named) for group, named in arrays.items()}
+    return {group: _loaded(manifest, config, named) for group, named in arrays.items()}
 
 
 def _loaded(manifest: Manifest, config: bytes, arrays: dict[str, torch.Tensor]) -> nn.Module:

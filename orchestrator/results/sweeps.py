@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.results.declared import declared
-from orchestrator.results.log import DamageError, Log, Manifest, damage_of, in_parallel, quarantine, read_manifest
+from orchestrator.results.log import (
+    MANIFEST,
+    DamageError,
+    Log,
+    Manifest,
+    damage_of,
+    in_parallel,
+    quarantine,
+    read_manifest,
+)
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.record import read_record
 from orchestrator.results.tables import write_table
@@ -29,10 +38,7 @@ def write_sweep(folder: Folder, name: str, text: str, plan: Iterable[Row]) -> li
         plan: what is known of every trial before it runs: ``id``, components, seed, rounds and swept values.
 
     Returns:
-        Sentences on what was damaged.
-
-    Raises:
-        WriteError: a file could not be written.
+        Sentences on what was damaged. Raises WriteError.
     """
     said, identity = [], uuid.uuid4().hex
     try:
@@ -82,14 +88,9 @@ def trial_rows(folder: Folder) -> list[Row]:
     rows = []
     for planned in read_sweep(folder).facts["trials"]:
         record: Mapping[str, Any] = read_record(folder.trial(planned["id"])) or {}
-        row = {
-            "id": planned["id"],
-            "status": record.get("status", "unfinished"),
-            **planned,
-            "reason": record.get("reason"),
-        }
+        first = {"id": planned["id"], "status": record.get("status", "unfinished")}
         notes = {"notes": "; ".join(record["notes"])} if record.get("notes") else {}
-        rows.append({**row, **notes, **record.get("metrics", {})})
+        rows.append({**first, **planned, "reason": record.get("reason"), **notes, **record.get("metrics", {})})
     return rows
 
 
@@ -101,8 +102,12 @@ def sweeps_in(path: Path) -> list[Folder]:
     """
     if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
+
+    def is_sweep(one: Path) -> bool:
+        return os.path.isfile(one / MANIFEST) or os.path.isdir(one / "trials")
+
     below = (
-        [path] if _is_sweep(path) else sorted(one for one in path.iterdir() if not one.is_symlink() and _is_sweep(one))
+        [path] if is_sweep(path) else sorted(one for one in path.iterdir() if not one.is_symlink() and is_sweep(one))
     )
     if not below:
         raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
@@ -118,7 +123,3 @@ def damages_of(sweep: Folder) -> Iterator[DamageError]:
     folders = [(sweep.path, None), *((one.path, one.id) for one in trials), *((one.state, one.id) for one in trials)]
     folders += [(entry, entry.name) for entry in entries]
     yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))
-
-
-def _is_sweep(path: Path) -> bool:
-    return os.path.isfile(path / "manifest.json") or os.path.isdir(path / "trials")

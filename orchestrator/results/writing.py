@@ -84,12 +84,7 @@ def remove_folder(path: Path) -> None:
 
 @contextmanager
 def refusals(path: Path, what: str) -> Iterator[None]:
-    """Turn what the system refuses into a WriteError.
-
-    Args:
-        path: what it is about.
-        what: what did not come about, to be read after the path: "could not be written".
-    """
+    """Turn what the system refuses into a WriteError; ``what`` is read after the path: "could not be written"."""
     try:
         yield
     except WriteError:

@@ -20,7 +20,7 @@ import pytest
 from orchestrator.commands import Choices, prepare
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import parse_sweep
-from orchestrator.results.claim import Claim, at_work, obstacle
+from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.log import GROWING, Log
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.writing import HIDDEN, WriteError, write_atomically
@@ -32,17 +32,17 @@ base: {rounds: 1, data: {name: digits, clients: 4, examples_per_client: 10, spli
 sweep: {seed: {grid_search: [0]}}
 """
 AT_ONCE = 16
+IMPORTS = """
+import os, resource, signal
+from pathlib import Path
+from orchestrator.results.claim import Claim
+from orchestrator.results.paths import Folder
+from orchestrator.results.writing import WriteError, write_atomically
+"""
 
 
 def contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-
-
-def take(folder: Folder) -> Claim:
-    """Claim a folder as a run does, after it has looked whether it can be used."""
-    if sentence := obstacle(folder, "sweep"):
-        raise FolderError(sentence)
-    return Claim(folder)
 
 
 def take_all(folders: list[Folder]) -> list[Claim | FolderError]:
@@ -60,15 +60,14 @@ def take_all(folders: list[Folder]) -> list[Claim | FolderError]:
         return list(pool.map(claim, folders))
 
 
-def program(text: str, **options: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, **options)
+def program(text: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", IMPORTS + textwrap.dedent(text)], stdout=subprocess.PIPE)
 
 
-class TestClaim:
-    @pytest.mark.parametrize("_again", range(10))
-    @pytest.mark.parametrize("fresh", [True, False])
-    def test_of_many_at_the_same_moment_one_has_the_folder(self, fresh, tmp_path, _again):
-        folder = Folder(tmp_path / "results" / "tiny")
+@pytest.mark.parametrize("fresh", [True, False])
+def test_of_many_at_the_same_moment_one_has_the_folder(fresh, tmp_path):
+    for number in range(10):
+        folder = Folder(tmp_path / str(number) / "tiny")
         if not fresh:
             Claim(folder).release()
         claims = take_all([folder] * AT_ONCE)
@@ -80,42 +79,39 @@ class TestClaim:
         taken.release()
         Claim(folder).release()
 
-    def test_different_sweeps_in_the_same_fresh_folder_all_have_theirs(self, tmp_path):
-        claims = take_all([Folder(tmp_path / "results" / f"sweep-{number}") for number in range(AT_ONCE)])
-        assert all(isinstance(one, Claim) for one in claims), claims
 
-    def test_what_a_killed_claim_left_does_not_count(self, tmp_path):
-        (tmp_path / f"{HIDDEN}.lock").write_text("")
-        (tmp_path / f"{HIDDEN}-sweep.yaml-1-1.tmp").write_text("half")
-        with take(Folder(tmp_path)):
-            assert not list(tmp_path.glob(".*.tmp"))
+def test_different_sweeps_in_the_same_fresh_folder_all_have_theirs(tmp_path):
+    claims = take_all([Folder(tmp_path / "results" / f"sweep-{number}") for number in range(AT_ONCE)])
+    assert all(isinstance(one, Claim) for one in claims), claims
 
-    def test_a_run_that_is_at_work_is_told_before_anything_is_started_and_loses_nothing(self, tmp_path):
-        folder = Folder(tmp_path / "tiny")
-        sweep = parse_sweep(TINY, Path("tiny.yaml"))
-        assert at_work(folder) is None
-        with Claim(folder):
-            before = contents(tmp_path)
-            with pytest.raises(ConfigError, match=f"another fedpriv run is writing .*process {os.getpid()} on "):
-                prepare(sweep, Choices(tmp_path))
-            prepare(sweep, Choices(tmp_path, dry=True))
-            with pytest.raises(FolderError):
-                Claim(folder)
-            assert contents(tmp_path) == before
-        assert at_work(folder) is None
-        prepare(sweep, Choices(tmp_path))
 
-    def test_a_killed_process_holds_nothing(self, tmp_path):
-        died = program(f"""
-            import os, signal
-            from pathlib import Path
-            from orchestrator.results.claim import Claim
-            from orchestrator.results.paths import Folder
-            claim = Claim(Folder(Path({str(tmp_path / "sweep")!r})))
-            os.kill(os.getpid(), signal.SIGKILL)
-        """)
-        assert died.wait() == -signal.SIGKILL
-        take(Folder(tmp_path / "sweep")).release()
+def test_what_a_killed_claim_left_does_not_count(tmp_path):
+    (tmp_path / f"{HIDDEN}.lock").write_text("")
+    (tmp_path / f"{HIDDEN}-sweep.yaml-1-1.tmp").write_text("half")
+    assert obstacle(Folder(tmp_path), "sweep") is None
+    with Claim(Folder(tmp_path)):
+        assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_run_that_is_at_work_is_told_before_anything_is_started_and_loses_nothing(tmp_path):
+    folder, sweep = Folder(tmp_path / "tiny"), parse_sweep(TINY, Path("tiny.yaml"))
+    with Claim(folder):
+        before = contents(tmp_path)
+        with pytest.raises(ConfigError, match=f"another fedpriv run is writing .*process {os.getpid()} on "):
+            prepare(sweep, Choices(tmp_path))
+        prepare(sweep, Choices(tmp_path, dry=True))
+        assert contents(tmp_path) == before
+    prepare(sweep, Choices(tmp_path))
+
+
+def test_a_killed_process_holds_nothing(tmp_path):
+    died = program(f"""
+        claim = Claim(Folder(Path({str(tmp_path / "sweep")!r})))
+        os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    assert died.wait() == -signal.SIGKILL
+    assert obstacle(Folder(tmp_path / "sweep"), "sweep") is None
+    Claim(Folder(tmp_path / "sweep")).release()
 
 
 def files_of_somebody_else(path: Path) -> None:
@@ -124,126 +120,116 @@ def files_of_somebody_else(path: Path) -> None:
         (path / name).write_text("mine")
 
 
-IN_THE_WAY: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
-    "files of somebody else": (files_of_somebody_else, ("b, c, d, ...",)),
-    "another sweep": (lambda path: Log(path, "other").finish({}), ("'other'",)),
-    "a file": (lambda path: path.write_text(""), ("no folder",)),
-    "a link to nowhere": (lambda path: path.symlink_to(path.parent / "nowhere"), ("no folder",)),
+IN_THE_WAY: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "files of somebody else": (files_of_somebody_else, "b, c, d, ..."),
+    "another sweep": (lambda path: Log(path, "other").finish({}), "'other'"),
+    "a file": (lambda path: path.write_text(""), "no folder"),
+    "a link to nowhere": (lambda path: path.symlink_to(path.parent / "nowhere"), "no folder"),
 }
 
 
-class TestRefusals:
-    """Each: one sentence that names the folder, and nothing left behind."""
-
-    def refused(self, folder: Folder, *words: str) -> None:
-        sentence = obstacle(folder, "sweep")
-        assert sentence is not None and "\n" not in sentence
-        for word in (*words, "--results"):
-            assert word in sentence
-
-    @pytest.mark.parametrize("kind", IN_THE_WAY)
-    def test_what_is_in_its_place(self, tmp_path, kind):
-        make, words = IN_THE_WAY[kind]
-        make(tmp_path / "sweep")
-        before = contents(tmp_path)
-        self.refused(Folder(tmp_path / "sweep"), *words, str(tmp_path / "sweep"))
-        assert contents(tmp_path) == before
-
-    def test_what_is_above_it(self, tmp_path):
-        (tmp_path / "file").write_text("")
-        self.refused(Folder(tmp_path / "file" / "sweep"), str(tmp_path / "file"))
-        self.refused(Folder(tmp_path / ("x" * 300)))
-        if Path("/proc/self").exists():
-            self.refused(Folder(Path("/proc/sweep")))
-        if os.geteuid():  # the superuser may write everywhere
-            tmp_path.chmod(0o500)
-            self.refused(Folder(tmp_path / "sweep"))
-            tmp_path.chmod(0o700)
-
-    def test_a_damaged_manifest_is_no_obstacle(self, tmp_path):
-        folder = Folder(tmp_path / "sweep")
-        Log(folder.path, "sweep").finish({})
-        folder.manifest.write_text("{")
-        assert obstacle(folder, "sweep") is None
-
-    def test_a_disk_that_fills_up_leaves_nothing(self, tmp_path):
-        with FailingDisk(tmp_path, errno.ENOSPC, 2, 3).attached(), pytest.raises(FolderError, match="no space left"):
-            Claim(Folder(tmp_path / "a" / "sweep"))
-        assert os.listdir(tmp_path) == []
+def refused(path: Path, *words: str) -> None:
+    sentence = obstacle(Folder(path), "sweep")
+    assert sentence is not None and "\n" not in sentence and all(word in sentence for word in (*words, "--results"))
 
 
-class TestWriteAtomically:
-    def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(self, tmp_path):
-        write_atomically(tmp_path / "new" / "a", b"old")
-        for first in (0, 1):
-            with (
-                FailingDisk(tmp_path, errno.ENOSPC, first, first).attached(),
-                pytest.raises(WriteError) as error,
-            ):
-                write_atomically(tmp_path / "new" / "a", b"new")
-            assert contents(tmp_path) == {"new/a": b"old"}
-        assert str(error.value) == f"{tmp_path / 'new' / 'a'} could not be written: no space left on device"
-        again = pickle.loads(pickle.dumps(error.value))
-        assert (str(again), again.errno) == (str(error.value), errno.ENOSPC)
-        with pytest.raises(WriteError, match="not a directory"):
-            write_atomically(tmp_path / "new" / "a" / "b", b"")
+@pytest.mark.parametrize("kind", IN_THE_WAY)
+def test_what_is_in_its_place_is_named_and_left(tmp_path, kind):
+    make, word = IN_THE_WAY[kind]
+    make(tmp_path / "sweep")
+    before = contents(tmp_path)
+    refused(tmp_path / "sweep", word, str(tmp_path / "sweep"))
+    assert contents(tmp_path) == before
 
-    def test_a_limit_of_the_system(self, tmp_path):
-        path = tmp_path / "a"
-        ran = program(f"""
-            import resource, signal
-            from pathlib import Path
-            from orchestrator.results.writing import WriteError, write_atomically
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-            path = Path({str(path)!r})
-            write_atomically(path, bytes(500))
-            try:
-                write_atomically(path, bytes(5000))
-            except WriteError as error:
-                print(error)
-        """)
-        assert ran.communicate()[0].decode().strip() == f"{path} could not be written: file too large"
-        assert contents(tmp_path) == {"a": bytes(500)}
 
-    def test_a_kill_leaves_a_whole_file(self, tmp_path):
-        running = program(f"""
-            from pathlib import Path
-            from orchestrator.results.writing import write_atomically
-            path = Path({str(tmp_path / "a")!r})
-            write_atomically(path, b"0" * 200_000)
-            print("ready", flush=True)
-            while True:
-                for letter in b"12":
-                    write_atomically(path, bytes([letter]) * 200_000)
-        """)
-        assert running.stdout is not None
-        running.stdout.readline()
+def test_what_is_above_it_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    refused(tmp_path / "file" / "sweep", str(tmp_path / "file"))
+    refused(tmp_path / ("x" * 300))
+    if Path("/proc/self").exists():
+        refused(Path("/proc/sweep"))
+    if os.geteuid():  # the superuser may write everywhere
+        tmp_path.chmod(0o500)
+        refused(tmp_path / "sweep")
+        tmp_path.chmod(0o700)
+
+
+def test_a_damaged_manifest_is_no_obstacle(tmp_path):
+    folder = Folder(tmp_path / "sweep")
+    Log(folder.path, "sweep").finish({})
+    folder.manifest.write_text("{")
+    assert obstacle(folder, "sweep") is None
+
+
+def test_a_disk_that_fills_up_leaves_nothing(tmp_path):
+    with FailingDisk(tmp_path, errno.ENOSPC, 2, 3).attached(), pytest.raises(FolderError, match="no space left"):
+        Claim(Folder(tmp_path / "a" / "sweep"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(tmp_path):
+    path = tmp_path / "new" / "a"
+    write_atomically(path, b"old")
+    for first in (0, 1):
+        disk = FailingDisk(tmp_path, errno.ENOSPC, first, first)
+        with disk.attached(), pytest.raises(WriteError) as error:
+            write_atomically(path, b"new")
+        assert contents(tmp_path) == {"new/a": b"old"}
+    assert str(error.value) == f"{path} could not be written: no space left on device"
+    again = pickle.loads(pickle.dumps(error.value))
+    assert (str(again), again.errno) == (str(error.value), errno.ENOSPC)
+    with pytest.raises(WriteError, match="not a directory"):
+        write_atomically(path / "b", b"")
+
+
+def test_a_limit_of_the_system_is_one_sentence(tmp_path):
+    ran = program(f"""
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        path = Path({str(tmp_path / "a")!r})
+        write_atomically(path, bytes(500))
         try:
-            for _ in range(200):
-                seen = (tmp_path / "a").read_bytes()
-                assert len(seen) == 200_000
-                assert len(set(seen)) == 1
-        finally:
-            running.kill()
-            running.wait()
-        assert len((tmp_path / "a").read_bytes()) == 200_000
+            write_atomically(path, bytes(5000))
+        except WriteError as error:
+            print(error)
+    """)
+    assert ran.communicate()[0].decode().strip() == f"{tmp_path / 'a'} could not be written: file too large"
+    assert contents(tmp_path) == {"a": bytes(500)}
 
-    def test_others_may_read_as_the_system_says(self, tmp_path):
-        (tmp_path / "usual").write_text("")
-        write_atomically(tmp_path / "a", b"")
-        assert (tmp_path / "a").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
-    def test_what_is_written_replaces_a_link_and_not_its_target(self, tmp_path):
-        (tmp_path / "target").write_bytes(b"theirs")
-        (tmp_path / "link").symlink_to(tmp_path / "target")
-        write_atomically(tmp_path / "link", b"ours")
-        assert not (tmp_path / "link").is_symlink() and (tmp_path / "target").read_bytes() == b"theirs"
+def test_a_kill_leaves_a_whole_file(tmp_path):
+    running = program(f"""
+        path = Path({str(tmp_path / "a")!r})
+        write_atomically(path, b"0" * 200_000)
+        print("ready", flush=True)
+        while True:
+            for letter in b"12":
+                write_atomically(path, bytes([letter]) * 200_000)
+    """)
+    assert running.stdout is not None
+    running.stdout.readline()
+    try:
+        for _ in range(200):
+            seen = (tmp_path / "a").read_bytes()
+            assert len(seen) == 200_000 and len(set(seen)) == 1
+    finally:
+        running.kill()
+        running.wait()
+    assert len((tmp_path / "a").read_bytes()) == 200_000
 
-    def test_what_grows_is_not_begun_again_where_its_folder_is_gone(self, tmp_path):
-        log, name = Log(tmp_path / "a", "a"), f"rows{GROWING}"
-        log.extend(name, b"1")
-        log.path.rename(tmp_path / "renamed")
-        with pytest.raises(WriteError, match="no such file"):
-            log.extend(name, b"2")
-        assert os.listdir(tmp_path) == ["renamed"]
+
+def test_a_file_has_the_usual_mode_and_replaces_a_link_but_not_its_target(tmp_path):
+    (tmp_path / "target").write_bytes(b"theirs")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write_atomically(tmp_path / "link", b"ours")
+    assert not (tmp_path / "link").is_symlink() and (tmp_path / "target").read_bytes() == b"theirs"
+    assert (tmp_path / "link").stat().st_mode == (tmp_path / "target").stat().st_mode
+
+
+def test_what_grows_is_not_begun_again_where_its_folder_is_gone(tmp_path):
+    log, name = Log(tmp_path / "a", "a"), f"rows{GROWING}"
+    log.extend(name, b"1")
+    log.path.rename(tmp_path / "renamed")
+    with pytest.raises(WriteError, match="no such file"):
+        log.extend(name, b"2")
+    assert os.listdir(tmp_path) == ["renamed"]
