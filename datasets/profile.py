@@ -22,6 +22,7 @@ from datasets.sources import _own_files as own
 from datasets.sources import arrays, image_folder, table
 from datasets.sources._table_files import DELIMITERS, NULLS, TableFile
 from datasets.sources._table_files import SUFFIXES as TABLES
+from datasets.splits import natural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +44,6 @@ MOST_CODES, FEWEST_OF_A_CODE = 20, 5  # different texts of a column of codes, an
 LOOKED_AT = 200  # lines of a text file that say how its numbers are written
 NEARLY_EMPTY = 0.9  # share of empty cells from which a column is warned of
 ROW_NUMBERS = ("id", "index", "key", "number", "no", "nr", "")  # last words of names of columns that number the rows
-TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period")
 
 
 @dataclass
@@ -114,28 +114,25 @@ def profile(path: Path, **options: Any) -> Profile:
 
 
 def _kind(path: Path) -> str:
-    if path.is_dir():
-        return (
-            "table" if any((path / name).is_file() for name in ("state.json", "dataset_dict.json")) else "image_folder"
-        )
-    for kind, suffixes in (("arrays", arrays.SUFFIXES), ("table", TABLES)):
-        if path.suffix.lower() in suffixes:
-            return kind
+    saved = (path / "state.json").is_file() or (path / "dataset_dict.json").is_file()
+    if path.is_dir() and not saved:
+        return "image_folder"
+    if saved or path.suffix.lower() in TABLES:
+        return "table"
+    if path.suffix in arrays.SUFFIXES:
+        return "arrays"
     known = ", ".join((*TABLES, *arrays.SUFFIXES))
     raise DataError(f"{path}: unknown kind of file; known are {known}, a folder of images, and one by save_to_disk")
 
 
 def _count(seen: Profile, source: Source) -> None:
     """Say what the source makes of the data."""
-    owners = source.subjects if source.subjects is not None else np.zeros(len(source), np.int64)
-    parts, seen.clients = np.split(owners, [len(source.train)]), source.subject_names
-    seen.train, seen.test = (np.bincount(part, minlength=max(1, len(seen.clients))) for part in parts)
-    of_class = np.zeros((len(seen.train), source.classes), np.int64)
-    np.add.at(of_class, (parts[0], source.train.y), 1)
-    seen.one_class = tuple(np.array(seen.clients)[(of_class > 0).sum(axis=1) == 1]) if seen.clients else ()
     labels = np.bincount(np.concatenate([source.train.y, source.test.y]), minlength=source.classes)
     lines = [seen.head, _counted("label", seen, source.class_names, labels, "classes")]
-    if seen.clients:
+    seen.train, seen.test = np.array([len(source.train)]), np.array([len(source.test)])
+    if source.subjects is not None:
+        seen.clients, (seen.train, seen.test) = source.subject_names, natural.client_sizes(source)
+        seen.one_class = tuple(seen.clients[client] for client in natural.of_one_class(source))
         lines.append(_counted("client", seen, seen.clients, seen.train + seen.test, "clients"))
     seen.notes, seen.shape = [*lines, *seen.notes], seen.shape or tuple(source.train.x.shape[1:])
     if repeats := seen.total - len(source):
@@ -205,18 +202,16 @@ def _signs(path: Path) -> tuple[str, str]:
         return "comma", "point"
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
         lines = list(islice(stream, LOOKED_AT)) or [""]
-    found = (
-        "tab" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=lambda name: lines[0].count(DELIMITERS[name]))
-    )
+    found = max(DELIMITERS, key=lambda name: lines[0].count(DELIMITERS[name]))
+    found = "tab" if path.suffix.lower() == ".tsv" else found
     header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=DELIMITERS[found])] or [[]]
     if len(header) > 1 and all(cell in NULLS or re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", cell) for cell in header):
         raise DataError(
             f"{path} has no header line: its first line holds {', '.join(header[:3])}, ...; put a line with the columns' "
             "names on top, or name them in data.columns of a sweep file of your own"
         )
-    comma, point = (
-        any(re.fullmatch(rf"[+-]?\d+{mark}\d+", one) for row in rows for one in row) for mark in (",", r"\.")
-    )
+    cells = [cell for row in rows for cell in row]
+    comma, point = (any(re.fullmatch(rf"[+-]?\d+{mark}\d+", cell) for cell in cells) for mark in (",", r"\."))
     return found, "comma" if comma and not point and found != "comma" else "point"
 
 
@@ -225,9 +220,7 @@ def _no_feature(column: pd.Series[Any], inferred: str) -> str:
     if column.isna().all():
         return "empty"
     if inferred not in table.KINDS:
-        return (
-            "dates and times are no features; numbers made of them are" if inferred in TIMES else f"of type {inferred}"
-        )
+        return f"{inferred} values are no features; numbers made of them may be"
     levels = column.nunique()
     if inferred == "integer" and levels == len(column) > 20:
         last = re.split(r"[-_ ]", str(column.name).lower())[-1]

@@ -99,7 +99,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
 
 def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:
     """Return what is wrong with clients of the data, in sentences, and the clients that have enough examples."""
-    train, test = _sizes(source)
+    train, test = client_sizes(source)
     given = data_config.shadow_size if config.too_few == "leave_out" else 0
     small = too_small(config.min_examples, given, data_config.clients, train, test)
     found = []
@@ -111,16 +111,20 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
             "write too_few: leave_out, or give them more"
         )
     able = np.flatnonzero(~small)
-    if config.one_class == "refuse":
-        subjects = source.subjects[: len(source.train)] if source.subjects is not None else np.empty(0, np.int64)
-        pairs = np.unique(np.stack([subjects, source.train.y]), axis=1)
-        lonely = np.intersect1d(able, np.flatnonzero(np.bincount(pairs[0], minlength=len(train)) == 1))
-        if len(lonely):
-            found.append(
-                f"data.split.one_class: {_named(source, lonely)} training examples of one class alone, so the label tells "
-                "whose an example is; write one_class: keep if that is meant"
-            )
+    lonely = np.intersect1d(able, of_one_class(source)) if config.one_class == "refuse" else able[:0]
+    if len(lonely):
+        found.append(
+            f"data.split.one_class: {_named(source, lonely)} training examples of one class alone, so the label tells "
+            "whose an example is; write one_class: keep if that is meant"
+        )
     return found, able
+
+
+def of_one_class(source: Source) -> Ints:
+    """Return the clients of the data all of whose training examples are of one class."""
+    assert source.subjects is not None
+    pairs = np.unique(np.stack([source.subjects[: len(source.train)], source.train.y]), axis=1)
+    return np.flatnonzero(np.bincount(pairs[0], minlength=len(source.subject_names)) == 1)
 
 
 def too_small(least: int, shadow: int, drawn: int, train: Ints, test: Ints) -> NDArray[np.bool_]:
@@ -152,12 +156,12 @@ def too_small(least: int, shadow: int, drawn: int, train: Ints, test: Ints) -> N
     return small
 
 
-def _sizes(source: Source) -> tuple[Ints, Ints]:
-    """Return the examples of each client in the training part and in the test part."""
+def client_sizes(source: Source) -> tuple[Ints, Ints]:
+    """Return the examples of each client of the data in the training part and in the test part."""
     assert source.subjects is not None
-    parts = np.split(source.subjects, [len(source.train)])
-    train, test = (np.bincount(part, minlength=len(source.subject_names)) for part in parts)
-    return train, test
+    train, test = np.split(source.subjects, [len(source.train)])
+    clients = len(source.subject_names)
+    return np.bincount(train, minlength=clients), np.bincount(test, minlength=clients)
 
 
 def _named(source: Source, clients: Ints) -> str:
@@ -184,7 +188,7 @@ def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chose
     Raises:
         DataError: one would be left with too few.
     """
-    train, test = (sizes[chosen] for sizes in _sizes(source))
+    train, test = (sizes[chosen] for sizes in client_sizes(source))
 
     def quota(key: str, sizes: Ints, free: Ints, least: int) -> Ints:
         """Each client's share of a total that is in proportion to ``sizes``, and leaves ``least`` of what is ``free``."""

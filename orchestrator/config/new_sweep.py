@@ -32,6 +32,8 @@ MOST_TESTS = 2000
 TARGETS = 20  # examples of each client that source inference looks at, at most
 WIDEST = 116  # columns of a line
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+PLAIN = re.compile(r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*")  # what YAML needs no quotes for, unless it is one of
+WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan")  # which are no texts to every reader
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ base:
 {% if seen.source != "arrays" or seen.fields.standardize %}
     statistics: server  # means, categories, ... of the shadow set; all_clients voids every epsilon
 {% endif %}
-    clients: {{ sizes.clients }}  # {{ why_clients }}
+    clients: {{ sizes.clients }}  # {{ "of %d that there are" % total if total else "nobody says whose an example is" }}
 {% if sizes.each %}
     examples_per_client: {{ sizes.each }}  # at most, so that it takes minutes; null: all there are
 {% endif %}
@@ -186,9 +188,6 @@ def new_sweep(seen: Profile, path: str, name: str) -> str:
 
     chosen, images = sizes(seen), len(seen.shape) == 3
     split, why_split = _split(seen, chosen)
-    why_clients = (
-        "all that there are" if chosen.clients == len(seen.clients) else f"of {len(seen.clients)} that there are"
-    )
     environment = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - the text is YAML
     environment.filters |= {"yaml": _yaml, "wrapped": _wrapped}
     text = environment.from_string(TEMPLATE).render(
@@ -196,8 +195,8 @@ def new_sweep(seen: Profile, path: str, name: str) -> str:
         path=path,
         name=NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data",
         sizes=chosen,
+        total=len(seen.clients),
         test_share=TEST_SHARE,
-        why_clients=why_clients if seen.clients else "nobody says whose an example is, so they are dealt",
         split=split,
         why_split=why_split,
         images=images,
@@ -256,16 +255,9 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 def _yaml(value: Any) -> str:
     """A value in YAML's flow style. JSON is YAML, and a plain word that needs no quotes is left plain."""
-    if (
-        isinstance(value, str)
-        and re.fullmatch(r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*", value)
-        and value.lower() not in WORDS
-    ):
-        return value
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
+    if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
+        return value
     quoted = json.dumps(value, ensure_ascii=False)
     return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
-
-
-WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan")  # no texts to every reader of YAML
