@@ -102,9 +102,13 @@ def hub(monkeypatch):
     return played
 
 
-def test_it_is_fetched_at_the_revision_asked_for_and_read(tmp_path, hub):
+def test_it_is_fetched_at_the_revision_asked_for_unless_it_is_there_or_downloading_is_off(tmp_path, hub):
+    with pytest.raises(DataError, match="Downloading is off"):
+        load(tmp_path)
+    assert hub.calls == []
     hub.answer = lambda folder: written(folder.parent)
-    assert alzheimer.load(alzheimer.Config(revision="0" * 40), tmp_path).train.y.tolist() == LABELS
+    for _ in range(2):
+        assert alzheimer.load(alzheimer.Config(revision="0" * 40), tmp_path).train.y.tolist() == LABELS
     ((repository, asked),) = hub.calls
     assert (repository, asked["repo_type"], asked["revision"]) == ("Falah/Alzheimer_MRI", "dataset", "0" * 40)
     assert asked["local_dir"] == tmp_path / "alzheimer_mri"
@@ -114,14 +118,6 @@ def test_it_is_fetched_at_the_revision_asked_for_and_read(tmp_path, hub):
 def test_what_can_be_no_revision_is_refused(revision):
     with pytest.raises(ValidationError, match="revision"):
         alzheimer.Config(revision=revision)
-
-
-def test_nothing_is_asked_where_the_files_are_or_downloading_is_off(tmp_path, hub):
-    with pytest.raises(DataError, match="Downloading is off"):
-        load(tmp_path)
-    written(tmp_path)
-    alzheimer.load(alzheimer.Config(), tmp_path)
-    assert hub.calls == []
 
 
 def test_a_failed_download_is_said(tmp_path, hub, monkeypatch):
@@ -134,9 +130,6 @@ def test_a_failed_download_is_said(tmp_path, hub, monkeypatch):
     hub.answer = lambda folder: None  # it says nothing and brings nothing
     with pytest.raises(DataError, match="Alzheimer MRI is absent: looked for train"):
         alzheimer.load(alzheimer.Config(), tmp_path)
-
-
-def test_without_huggingface_hub_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(DataError, match=r"Downloading it failed .*pip install huggingface_hub"):
         alzheimer.load(alzheimer.Config(), tmp_path)

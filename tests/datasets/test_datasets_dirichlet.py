@@ -76,17 +76,9 @@ def test_the_released_deal_is_replayed(alpha, algorithm):
 def test_the_replay_is_that_of_the_recipe_example_by_example(capped, classes):
     toy = source(400, classes=classes)
     config = Config(alpha=0.4, algorithm="capped" if capped else "plain", generator="numpy")
-    federation = dealt(config, toy=toy)
+    federation = dealt(config, toy=toy, seed=capped)  # the run's streams are not asked
     expected = slowly(toy.train.y.tolist(), 4, 0.4, capped)
     assert [sorted(numbers(federation.client(i))) for i in range(4)] == [sorted(rows) for rows in expected]
-
-
-def test_the_replay_does_not_depend_on_the_runs_streams():
-    first, second = (dealt(Config(generator="numpy"), seed=seed) for seed in (0, 1))
-    np.testing.assert_array_equal(first.train.x, second.train.x)
-    own = [dealt(Config(), seed=seed).train.x for seed in (0, 0, 1)]
-    np.testing.assert_array_equal(own[0], own[1])
-    assert own[0].shape != own[2].shape or (own[0] != own[2]).any()
 
 
 # The three algorithms
@@ -135,13 +127,10 @@ def test_fedml_gives_no_further_class_to_who_has_an_equal_part():
     assert stopped > 30
 
 
-@pytest.mark.parametrize("min_size", [10, 70])
-def test_fedml_deals_until_everybody_has_enough(min_size):
-    config = Config(algorithm="fedml", min_size=min_size)
-    assert min(dealt(config, seed=seed).sizes.min() for seed in range(5)) >= min_size
-
-
-def test_fedml_says_when_it_comes_to_no_end(monkeypatch):
+def test_fedml_deals_until_everybody_has_enough_or_says_that_it_comes_to_no_end(monkeypatch):
+    for min_size in (10, 70):
+        config = Config(algorithm="fedml", min_size=min_size)
+        assert min(dealt(config, seed=seed).sizes.min() for seed in range(5)) >= min_size
     monkeypatch.setattr(dirichlet, "ATTEMPTS", 20)
     with pytest.raises(DataError, match=r"data\.split\.min_size: 20 draws with alpha 0\.001 left some of 4 clients"):
         dealt(Config(algorithm="fedml", alpha=0.001, min_size=100))

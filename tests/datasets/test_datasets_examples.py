@@ -12,7 +12,7 @@ from datasets import files
 from datasets.federation import DataError, Examples, Source
 from datasets.source_checks import source_problems
 from datasets.sources import heart, purchase_like, sklearn_table
-from datasets.splits import dirichlet, groups, natural
+from datasets.splits import natural
 from orchestrator.config.run import resolve
 
 
@@ -106,18 +106,6 @@ def test_hospitals_that_are_not_there_are_said_with_the_remedy(tmp_path: Path) -
         heart.load(heart.Config(), tmp_path)
 
 
-@pytest.mark.parametrize(
-    "split", [(groups, {"transform": "none"}), (dirichlet, {"alpha": 5.0})], ids=["groups", "dirichlet"]
-)
-def test_other_splits_deal_tables_to_clients(split: Any) -> None:
-    module, fields = split
-    config = sklearn_table.Config()
-    source = sklearn_table.load(config, Path())
-    assert module.shortages(module.Config(**fields), config, source) == []
-    federation = module.partition(module.Config(**fields), config, source, streams)
-    assert federation.clients == 5 and len(federation.shadow) == 40
-
-
 # What a reader must return
 
 
@@ -145,7 +133,4 @@ def wrong(**parts: Any) -> list[str]:
 def test_what_a_reader_got_wrong_is_said(parts: dict[str, Any], said: str) -> None:
     assert any(said in sentence for sentence in wrong(**parts))
     assert wrong() == []
-
-
-def test_what_is_no_source_is_said() -> None:
     assert source_problems(None) == ["load must return a datasets.federation.Source; it returned NoneType"]

@@ -5,11 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets import build_federation
 from datasets.federation import DataError
 from datasets.sources import har
-from datasets.splits import groups
-from tests.support.streams import streams
 
 CHANNELS = [
     *("body_acc_x", "body_acc_y", "body_acc_z", "body_gyro_x", "body_gyro_y", "body_gyro_z"),
@@ -60,21 +57,6 @@ def test_the_original_files_are_read(root):
         np.testing.assert_allclose(examples.x, written, rtol=1e-6)
     assert source.subjects is not None and source.subjects.dtype == np.int64
     assert source.subjects.tolist() == SUBJECTS["train"] + SUBJECTS["test"]
-
-
-def test_windows_can_be_dealt_to_two_groups_that_nothing_sets_apart(root):
-    class Chosen:
-        def __init__(self, module, **fields):
-            self.module, self.config = module, module.Config(**fields)
-
-    data = Chosen(har, clients=2, examples_per_client=3, held_out=0.67)
-    federation = build_federation(data, Chosen(groups, transform="none", minority_ratio=0.5), root, streams())
-    assert federation.sizes.tolist() == [1, 1] and len(federation.shadow) == 3 and federation.shape == (9, 128)
-    stored = load(root).train.x
-    for window in federation.train.x:
-        assert (window == stored).all(axis=(1, 2)).any()
-    with pytest.raises(DataError, match="data.split.transform: rotation is for images, and har has none"):
-        build_federation(data, Chosen(groups, minority_ratio=0.5), root, streams())
 
 
 def test_absent_files_are_refused_with_a_remedy(root, tmp_path):

@@ -109,6 +109,9 @@ def test_fewer_clients_are_drawn_and_keep_their_own_draws() -> None:
     assert len(drawn) > 3 and drawn <= {(a, b) for a in TRAIN for b in TRAIN if a < b}
     whole, fewer = dealt(data(shadow_size=0)), dealt(data(clients=2, shadow_size=0))
     own = [numbers(whole.client(client)) for client in range(4)]
+    assert [own.index(numbers(fewer.client(client))) for client in range(2)] == [
+        NAMES.index(one) for one in fewer.client_names
+    ]
     assert all(numbers(fewer.client(client)) in own for client in range(2))
 
 
@@ -172,11 +175,3 @@ def test_data_that_name_no_client_are_refused() -> None:
     nameless = Source("toy", 2, given.train, given.test)
     for config, one in ((data(), nameless), (HeldOutConfig(), given)):
         assert refused(one, config)[0].startswith("data.split.name: natural needs data that say whose each example is")
-
-
-def test_the_drawn_clients_keep_their_names() -> None:
-    given = source()
-    assert given.subjects is not None
-    federation = dealt(data(clients=2, shadow_size=0), seed=1, given=given)
-    theirs = [NAMES[given.subjects[numbers(federation.client(i))[0]]] for i in range(2)]
-    assert list(federation.client_names) == theirs
