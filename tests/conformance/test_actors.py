@@ -6,6 +6,7 @@ An actor is a session with a network of its own, which holds whatever its last j
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,13 +83,10 @@ def pictures() -> Federation:
         return Examples(rng.random((count, 3, 32, 32), dtype=np.float32), rng.integers(0, 10, count))
 
     owners = np.repeat(np.arange(6), 2)
-    return Federation(
-        name="pictures",
-        classes=10,
+    return replace(
+        digits(),
         train=drawn(24),
         offsets=np.arange(7) * 4,
-        groups=digits().groups,
-        group_names=digits().group_names,
         strengths=np.zeros(6, np.float32),
         example_strengths=np.zeros(24, np.float32),
         test=drawn(12),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from algorithms.models import mlp
 from datasets.components import components
 from orchestrator.cli import main
 from tests.support.own_code import AGGREGATION, HELPER, written
@@ -22,26 +24,7 @@ ATTACK = UNSHOWN.replace('LABEL = "norm attack"\n', 'LABEL = "norm attack"\n' + 
     "metrics={}", 'metrics={"least_norm": float(norm.min())}'
 )
 COUNTING = "calls = [0]\n\n\nclass Config"
-MODEL = '''"""A linear model."""
-
-from datasets.components import Config as SlotConfig
-
-CONVOLUTIONAL = False
-BATCH_NORM = False
-
-
-class Config(SlotConfig):
-    """No fields."""
-
-
-def build(config, shape, classes):
-    """A linear layer on flattened examples."""
-    from math import prod
-
-    from torch import nn
-
-    return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
-'''
+MODEL = inspect.getsource(mlp)
 
 PRIVACY = '''"""Noise on the mean of clipped updates."""
 

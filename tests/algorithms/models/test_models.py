@@ -1,4 +1,4 @@
-"""Networks: their parameter counts, as the paper prints them, and what they are made of."""
+"""Networks: their parameter counts, as the papers print them, what they are made of and accept, and narrow passes."""
 
 from itertools import pairwise
 from typing import Any
@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call, vmap
 
 from algorithms.core.dropout import Dropout
+from algorithms.core.initialization import initialize
 from algorithms.core.network import Network
 from algorithms.models import femnist_cnn, femnist_net, hu_cnn, keras_cnn, mlp, mnist_cnn, resnet56, tcn, vgg
+from algorithms.models._slimmable import Basic, Bottleneck, ResNet, Stage
 from datasets.components import complete
 from tests.support.slot_components import FOLDERS, of_slot
 from tests.support.stand_ins import StandIn
 
+BLOCKS = pytest.mark.parametrize("block", [Bottleneck, Basic])
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 HAR, DIGITS, MNIST, CIFAR = (9, 128), (1, 8, 8), (1, 28, 28), (3, 32, 32)
@@ -28,6 +32,28 @@ def blueprint(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) 
 
 def size(network: nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
+
+
+def network(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) -> Network:
+    filled = Network(StandIn(module=module, config=module.Config(**fields)), shape, classes)
+    filled.load(filled.initial(np.random.default_rng(0)))
+    return filled
+
+
+def small(block: Any, classes: int = 3) -> ResNet:
+    """One block a stage, with normalization that is not the identity."""
+    generator = torch.Generator().manual_seed(0)
+    module = ResNet(block, 1, 1, classes)
+    initialize(module, generator)
+    for layer in module.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.weight.data.uniform_(0.5, 1.5, generator=generator)
+            layer.bias.data.uniform_(-0.5, 0.5, generator=generator)
+    return module
+
+
+def images(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize(
@@ -143,8 +169,7 @@ def test_the_smallest_examples_train_one_at_a_time_and_one_smaller_are_called_un
 ):
     config = module.Config(**fields)
     assert module.shape_problem(config, smallest) is None
-    made = Network(StandIn(module=module, config=config), smallest, 5)
-    made.load(made.initial(np.random.default_rng(0)))
+    made = network(module, smallest, 5, **fields)
     made.reseed(0)
     made.module.train()
     made.module(torch.rand(1, *smallest)).square().sum().backward()
@@ -153,3 +178,128 @@ def test_the_smallest_examples_train_one_at_a_time_and_one_smaller_are_called_un
     assert module.__name__.rpartition(".")[2] in refused and str(smaller) in refused
     with pytest.raises((RuntimeError, ValueError)):  # no pixel is left, or a single one that cannot be normalized
         module.build(config, smaller, 5)(torch.rand(1, *smaller))
+
+
+@pytest.mark.parametrize(("causal", "sees"), [(True, False), (False, True)])
+def test_only_the_causal_net_is_blind_to_the_future(causal, sees):
+    """Behind two pools of 2, position j stands for samples 4 j to 4 j + 3."""
+    body = network(tcn, (2, 32), 3, causal=causal).module[:-2]
+    x, j = images(1, 2, 32).requires_grad_(), 3
+    (gradient,) = torch.autograd.grad(body(x)[..., j].sum(), x)
+    assert bool(gradient[..., 4 * (j + 1) :].abs().max() > 0) == sees
+    assert gradient[..., : 4 * (j + 1)].abs().max() > 0
+    made, image = network(tcn, DIGITS, 4), images(3, *DIGITS)  # which is read as one long signal
+    assert np.array_equal(made.logits(image.numpy()), network(tcn, (1, 64), 4).logits(image.flatten(2).numpy()))
+
+
+@pytest.mark.parametrize(("module", "shape"), [(tcn, (2, 16)), (hu_cnn, (1, 16, 16)), (femnist_net, DIGITS)])
+def test_networks_without_batch_normalization_may_be_vectorized(module, shape):
+    built = network(module, shape, 3).module
+    generator = torch.Generator().manual_seed(2)
+    stacked = {n: 0.1 * torch.randn(2, *p.shape, generator=generator) for n, p in built.named_parameters()}
+    x = images(2, 4, *shape)
+    together = vmap(lambda arrays, own: functional_call(built, arrays, (own,)))(stacked, x)
+    for client in range(2):
+        alone = functional_call(built, {n: p[client] for n, p in stacked.items()}, (x[client],))
+        torch.testing.assert_close(together[client], alone)
+
+
+# Residual blocks and their initial weights
+
+
+def plain_copy(block: nn.Module, convolutions: int) -> nn.Sequential:
+    """The block's residual branch from torch's own layers; the last ReLU comes after the sum."""
+    layers: list[nn.Module] = []
+    for i in range(1, convolutions + 1):
+        conv = getattr(block, f"conv{i}")
+        sizes = conv.in_channels, conv.out_channels, conv.kernel_size
+        layers += [nn.Conv2d(*sizes, conv.stride, conv.padding, bias=False), nn.BatchNorm2d(sizes[1]), nn.ReLU()]
+        layers[-3].weight.data.copy_(conv.weight)
+    return nn.Sequential(*layers[:-1])
+
+
+@pytest.mark.parametrize(("inside", "stride", "projects"), [(32, 1, False), (32, 2, True), (16, 1, True)])
+def test_a_bottleneck_adds_three_convolutions_to_its_projected_input(inside, stride, projects):
+    block, x = Bottleneck(inside, 8, stride), images(4, inside, 6, 6)
+    inner = plain_copy(block, 3)(x)
+    shapes = [tuple(getattr(block, f"conv{i}").weight.shape) for i in (1, 2, 3)]
+    assert shapes == [(8, inside, 1, 1), (8, 8, 3, 3), (32, 8, 1, 1)]
+    shortcut = x
+    if projects:
+        shortcut = nn.BatchNorm2d(32)(nn.functional.conv2d(x, block.conv0.weight, stride=stride))
+    torch.testing.assert_close(block(x), (inner + shortcut).relu())
+    block, x = Basic(8, 8, 1), images(4, 8, 6, 6)
+    torch.testing.assert_close(block(x), (plain_copy(block, 2)(x) + x).relu())
+
+
+def test_the_shortcut_drops_every_other_pixel_and_pads_channels_with_zeros():
+    block, x = Basic(4, 8, 2), images(2, 4, 5, 5).abs()
+    block.conv2.weight.data.zero_()
+    out = block(x)
+    assert torch.equal(out[:, 2:6], x[:, :, ::2, ::2])
+    assert not out[:, :2].any() and not out[:, 6:].any()
+
+
+def test_convolutions_of_a_resnet_start_kaiming_normal_in_fan_out():
+    """As torch's own initializer draws them, given the same generator."""
+    layer = nn.Conv2d(4, 8, 3)
+    layer.init = "kaiming_fan_out"
+    initialize(layer, torch.Generator().manual_seed(3))
+    reference = torch.empty_like(layer.weight)
+    nn.init.kaiming_normal_(reference, mode="fan_out", nonlinearity="relu", generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(layer.weight.data, reference)
+    assert not layer.bias.any()
+    made = network(resnet56, CIFAR, 10).module
+    assert made.stage3[0].conv2.weight.detach().std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.02)
+    assert made.linear.weight.abs().max() <= 256**-0.5 and made.linear.bias.any()
+
+
+# Features and narrow passes
+
+
+@BLOCKS
+def test_features_are_what_stands_behind_the_last_two_stages(block):
+    module, x = small(block).eval(), images(2, 1, 8, 8)
+    x2, x3, logits = module(x, features=True)
+    assert x2.shape == (2, 32 * block.expansion, 4, 4) and x3.shape == (2, 64 * block.expansion, 2, 2)
+    assert torch.equal(module(x), logits)
+    assert torch.equal(module.stage3(x2), x3)
+    torch.testing.assert_close(module.linear(x3.mean((2, 3))), logits)
+
+
+@BLOCKS
+@pytest.mark.parametrize("width", [0.25, 0.5])
+def test_a_narrow_pass_is_that_of_a_hand_made_narrow_net(block, width):
+    module = small(block)
+    x2 = images(4, 32 * block.expansion, 4, 4).abs()
+    inside, planes = int(width * 32 * block.expansion), int(width * 64)
+    narrow = Stage(block, 1, inside, planes, 2)
+    full = dict(module.stage3.named_parameters())
+    for name, parameter in narrow.named_parameters():
+        parameter.data.copy_(full[name][tuple(slice(length) for length in parameter.shape)])
+    first, out = module(x2, narrow=width)
+    assert torch.equal(first, x2[:, :inside])
+    torch.testing.assert_close(out, narrow(first))  # trains, so its batch normalization uses the batch
+
+
+@BLOCKS
+def test_a_narrow_pass_leaves_running_statistics_alone(block):
+    module = small(block).train()
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    module(images(4, 32 * block.expansion, 4, 4), narrow=0.25)
+    assert all(torch.equal(buffer, before[name]) for name, buffer in module.named_buffers())
+    module(images(4, 1, 8, 8))
+    assert not any(torch.equal(buffer, before[name]) for name, buffer in module.named_buffers())
+
+
+def test_the_gradient_of_a_narrow_pass_is_in_the_first_channels():
+    made = network(resnet56, DIGITS, 3)
+    x2 = images(4, 128, 2, 2).abs()
+    made.module.train()
+    made.module(x2, narrow=0.25)[1].square().sum().backward()
+    gradients = made.layout.views(made.grads)
+    touched = {name for name, gradient in gradients.items() if gradient.any()}
+    assert touched and all(name.startswith("stage3.") for name in touched)
+    kernel = gradients["stage3.0.conv2.weight"]
+    assert kernel[:16, :16].any() and not kernel[16:].any() and not kernel[:, 16:].any()
+    assert not gradients["stage3.5.bn3.weight"][64:].any()
