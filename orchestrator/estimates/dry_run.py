@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.console import Group
 from rich.table import Table
@@ -95,12 +97,44 @@ def _concurrent(sweep: Sweep, place: Placement) -> int:
     return concurrent_trials(place, here, sweep.resources.concurrent_trials)
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """What a sweep's trials take, by steps that were timed here.
+
+    Attributes:
+        seconds: from the command to the report.
+        trial: seconds of a trial by part, the mean over those that were timed.
+        timed: trials that were timed, or stand for equal ones that were.
+        remarks: what splits leave unused.
+    """
+
+    seconds: float
+    trial: Mapping[str, float]
+    timed: int
+    remarks: Sequence[str]
+
+
 def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[str]:
     """The estimate, what its time is spent on, and what splits leave unused, a line each."""
     if not missing:
         return ["estimate: all trials are complete"]
     if place.gpu:
         return ["no estimate: training on a GPU cannot be timed without starting it"]
+    answer = forecast(sweep, missing, place)
+    if isinstance(answer, str):
+        return [answer]
+    each = sum(answer.trial.values())
+    named = ", ".join(f"{part} {100 * own / each:.0f} %" for part, own in answer.trial.items() if own >= each / 100)
+    some = f" for {answer.timed} of the trials" if answer.timed < len(missing) else ""
+    return [
+        f"estimate: {duration(answer.seconds)} on this machine, based on steps timed just now{some}",
+        f"a trial takes {duration(each)}: {named}",
+        *answer.remarks,
+    ]
+
+
+def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Forecast | str:
+    """What the trials take on the processors of this machine, or why that is not known."""
     worker_session.keep_freed_memory()  # as in the processes that train
     small, spent, trials, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
     kinds = Counter(map(_kind, missing))
@@ -113,7 +147,7 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
             data, loading = small.data(run)
             size = parameters(run, data.shape, data.classes)
             if size is not None and size > MOST_PARAMETERS:
-                return [f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"]
+                return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
             of_trial = counts.of_trial(run, data, place, small.rate(run, data), loading)
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
@@ -124,16 +158,9 @@ def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[
             remarks.append(f"split {run.split.name}: {data.unused} training examples are unused, {used}")
     at_once = min(_concurrent(sweep, place), len(missing))
     slowdown = max(1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus())
-    each = spent.total() / trials
-    total = START_SECONDS + -(-len(missing) // at_once) * each * slowdown
-    shares = ((part, 100 * seconds / spent.total()) for part, seconds in spent.most_common())
-    named = ", ".join(f"{part} {share:.0f} %" for part, share in shares if share >= 1)
-    some = f" for {trials} of the trials" if every > 1 else ""
-    return [
-        f"estimate: {duration(total)} on this machine, based on steps timed just now{some}",
-        f"a trial takes {duration(each)}: {named}",
-        *remarks,
-    ]
+    each = {part: seconds / trials for part, seconds in spent.most_common()}
+    total = START_SECONDS + -(-len(missing) // at_once) * sum(each.values()) * slowdown
+    return Forecast(total, each, trials, remarks)
 
 
 def _kind(trial: TrialSpec) -> str:

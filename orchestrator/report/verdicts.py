@@ -3,7 +3,7 @@
 ``claims.yaml`` has the claims. A claim is a relation and not a number: FinP lowers CoV; metric privacy costs at most so
 much. Its effect is the mean difference over pairs of trials with the same partition and seed; pairs on one partition
 are averaged first, because they are not independent. The rule, in this order, at 95 %, with Holm's correction over
-the claims of a paper in one reading:
+the claims of a paper in one reading (those without readings count in each):
 
 1. fewer than five pairs: one run, or inconclusive, with the number of pairs that would decide;
 2. the claim's side of zero: supported, or smaller than printed if the whole interval lies below the printed effect;
@@ -168,8 +168,8 @@ class Part:
         trials: the ids of the trials.
         notes: what was left out, and why.
         verdict: see `decide`.
-        p_holm: of no effect; where the claim is that there is none, the smaller of that for none beyond the margin and
-            that for one beyond it.
+        p_holm: of no effect; where that is the verdict, of an effect beyond the margin; where the claim is that there is
+            none, the smaller of both.
     """
 
     claim: str
@@ -266,26 +266,42 @@ def part_effect(
 
 
 def verdicts(trials: Sequence[Trial]) -> list[Verdict]:
-    """The verdict on every claim, from all trials at hand; the parts of a paper in one reading are corrected together."""
-    families: dict[tuple[str, str], list[Part]] = {}
-    for claim in claims():
-        for reading, conditions in (claim.get("readings") or {"": {}}).items():
-            parts = [replace(part_effect(claim, part, conditions, trials), reading=reading) for part in claim["parts"]]
-            families.setdefault((claim["claim"].split("/")[0], reading), []).extend(parts)
-    judged = [part for family in families.values() for part in _judged(family)]
+    """The verdict on every claim, from all trials at hand."""
+    parts = [
+        replace(part_effect(claim, part, conditions, trials), reading=reading)
+        for claim in claims()
+        for reading, conditions in (claim.get("readings") or {"": {}}).items()
+        for part in claim["parts"]
+    ]
+    judged = _judged(parts)
     by_claim = {claim["claim"]: tuple(part for part in judged if part.claim == claim["claim"]) for claim in claims()}
     return [Verdict(claim, by_claim[claim["claim"]], _together(by_claim[claim["claim"]])) for claim in claims()]
 
 
-def _judged(family: Sequence[Part]) -> list[Part]:
-    """The parts with their verdicts, after Holm's correction over all that have enough pairs."""
-    tested = [part.effect if part.effect.n >= FEWEST_PAIRS else None for part in family]
-    differences = holm([one.p_difference if one else NAN for one in tested])
-    equivalences = holm([one.p_equivalence if one else NAN for one in tested])
-    return [
-        replace(part, verdict=decide(part.effect, d, e), p_holm=d if part.effect.side else min(d, e))
-        for part, d, e in zip(family, differences, equivalences, strict=True)
-    ]
+def _judged(parts: Sequence[Part]) -> list[Part]:
+    """The parts with their verdicts, after Holm's correction over those of a paper in one reading that have enough pairs.
+
+    A claim without readings belongs to each of the paper's, and has the largest of its p values.
+    """
+    papers = [part.claim.split("/")[0] for part in parts]
+    corrected = [(0.0, 0.0)] * len(parts)
+    for paper in dict.fromkeys(papers):
+        own = [at for at, other in enumerate(papers) if other == paper]
+        for reading in {parts[at].reading for at in own} - {""} or {""}:
+            family = [at for at in own if parts[at].reading in (reading, "")]
+            tested = [parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family]
+            differences = holm([one.p_difference if one else NAN for one in tested])
+            equivalences = holm([one.p_equivalence if one else NAN for one in tested])
+            for at, difference, equivalence in zip(family, differences, equivalences, strict=True):
+                corrected[at] = max(corrected[at][0], difference), max(corrected[at][1], equivalence)
+    return [_judge(part, *p) for part, p in zip(parts, corrected, strict=True)]
+
+
+def _judge(part: Part, p_difference: float, p_equivalence: float) -> Part:
+    verdict = decide(part.effect, p_difference, p_equivalence)
+    alike = verdict == NO_EFFECT or (part.effect.side == 0 and p_equivalence < p_difference)
+    p = p_equivalence if alike else p_difference
+    return replace(part, verdict=verdict, p_holm=p if part.effect.n >= FEWEST_PAIRS else NAN)
 
 
 def _together(parts: Sequence[Part]) -> dict[str, str]:

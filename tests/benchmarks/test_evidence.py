@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import answers
 import pandas as pd
 import pytest
 import run_queue
@@ -36,3 +37,14 @@ def test_finished_trials_are_written_once(swept: Arrangement, tmp_path: Path) ->
     assert set(table["id"]) == finished and {"run", "commit", "torch"} <= set(table)
     assert run_queue.harvest("line", folder, tmp_path) == finished
     assert len(pd.read_parquet(tmp_path / "line.parquet")) == len(table)
+
+
+def test_the_hours_of_a_sweep_are_divided_among_its_parts(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.yaml"
+    base = "{rounds: 2, data: {name: digits, clients: 4, examples_per_client: 10}, model: mlp}"
+    path.write_text(f"name: tiny\nbase: {base}\nsweep: {{seed: {{grid_search: [0, 1]}}}}\n")
+    name, trials, hours, *shares = [cell.strip() for cell in answers.line(path).strip("|").split("|")]
+    assert (name, trials) == ("`tiny`", "2")
+    assert 0 < float(hours) < 0.1 and abs(sum(map(float, shares)) - 100) <= len(shares) / 2
+    path.write_text("name: tiny\n")
+    assert "base" in answers.line(path)

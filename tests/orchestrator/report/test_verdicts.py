@@ -192,6 +192,24 @@ def test_a_claim_of_several_parts() -> None:
     assert together(rule.REVERSED, rule.INCONCLUSIVE) == rule.INCONCLUSIVE
 
 
+def test_a_claim_without_readings_is_corrected_with_those_of_each_reading() -> None:
+    clear, weak = (
+        Effect((0.10, 0.11, 0.12, 0.10, 0.11), NAN, 0.05, 1.0),
+        Effect((0.1, 0.0, 0.1, 0.0, 0.1), NAN, 0.05, 1.0),
+    )
+    parts = [
+        Part("p/a", "", "", clear),
+        Part("p/b", "", "x", weak),
+        Part("p/b", "", "y", weak),
+        Part("p/c", "", "y", weak),
+    ]
+    alone = clear.p_difference
+    assert rule._judged(parts[:1])[0].p_holm == alone
+    assert rule._judged(parts[:2])[0].p_holm == pytest.approx(2 * alone)
+    assert rule._judged(parts)[0].p_holm == pytest.approx(3 * alone)  # those of y
+    assert rule._judged([parts[0], Part("q/a", "", "", weak)])[0].p_holm == alone  # another paper
+
+
 def test_every_claim_is_complete() -> None:
     sweeps = {file.stem for file in (ROOT / "sweeps").glob("*.yaml")}
     claims = rule.claims()
