@@ -33,11 +33,6 @@ def test_disparities_are_those_of_the_slow_definitions(values):
         assert disparity.fairness_index(disparity.cov(values)) == pytest.approx(jain)
 
 
-def test_one_client_who_bears_all_has_the_lowest_fairness():
-    assert disparity.cov([1.0, 0, 0, 0]) == pytest.approx(3**0.5)
-    assert disparity.fairness_index(disparity.cov([1.0, 0, 0, 0])) == pytest.approx(1 / 4)
-
-
 def test_what_is_undefined_is_nan_and_warns_of_nothing():
     with np.errstate(all="raise"):
         assert np.isnan(disparity.cov([0.0, 0.0]))

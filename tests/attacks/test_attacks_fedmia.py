@@ -143,16 +143,6 @@ def test_a_client_is_compared_with_those_who_were_sent_the_same_model(noise, net
     assert (one["fedmia_loss"][3:] != other["fedmia_loss"][3:]).any()
 
 
-def test_gradients_of_examples_are_the_same_one_by_one(noise):
-    network = network_for((2000,), hidden=(4,))
-    network.load(network.initial(np.random.default_rng(0)))
-    examples = noise.train[:7]
-    together = torch.cat([part.clone() for part in network.example_gradients(examples.x, examples.y)])
-    network.dense = False
-    apart = torch.cat([part.clone() for part in network.example_gradients(examples.x, examples.y)])
-    torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-6)
-
-
 def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, experts):
     seen, config = seen_by(noise, network, experts), Config(targets=20, compared=10, references=30)
     shown, logits = [], network.logits

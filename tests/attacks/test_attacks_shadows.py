@@ -48,31 +48,30 @@ def test_a_shadow_has_as_many_examples_as_the_cluster_if_there_are(noise, fields
         assert not set(job.members) & set(job.nonmembers)
 
 
-def test_the_same_clients_give_the_same_jobs_whatever_their_cluster(noise):
-    config = Config()
-    assert keys(config, cluster_of(noise, 0), 0.9, 2, seeds()) == keys(
-        config, cluster_of(noise, 1, 1 - HALVES), 0.9, 2, seeds()
+def test_jobs_are_equal_where_what_they_depend_on_is(noise):
+    """A single model depends on its accuracy in whole percents, a federation on its rounds."""
+    half, other_half, other = (
+        cluster_of(noise, 0),
+        cluster_of(noise, 1, 1 - HALVES),
+        cluster_of(noise, 0, HALVES[[0, 1, 3, 3, 3, 3]]),
     )
-
-
-def test_other_clients_another_seed_or_another_accuracy_give_other_jobs(noise):
-    config = Config(**ALONE)
-    first = keys(config, cluster_of(noise, 0), 0.901, 2, seeds())
-    others = [
-        keys(config, cluster_of(noise, 0, np.array([0, 0, 1, 1, 1, 1])), 0.905, 2, seeds()),
-        keys(config, cluster_of(noise, 0), 0.901, 2, seeds(1)),
-        keys(config, cluster_of(noise, 0), 0.911, 2, seeds()),
-        keys(config, cluster_of(noise, 0), 0.891, 2, seeds()),
-        keys(Config(**ALONE, max_epochs=20), cluster_of(noise, 0), 0.901, 2, seeds()),
+    alone, together = Config(**ALONE), Config()
+    first = keys(alone, half, 0.901, 2, seeds())
+    assert first == keys(alone, other_half, 0.904, 3, seeds())
+    different = [
+        (alone, other, 0.9),
+        (alone, half, 0.911),
+        (alone, half, 0.891),
+        (Config(**ALONE, max_epochs=20), half, 0.9),
     ]
-    assert len({key for job_keys in (first, *others) for key in job_keys}) == 3 * 6
-    assert first == keys(config, cluster_of(noise, 0), 0.904, 2, seeds())
-    assert first[0] != shadow_jobs(config, cluster_of(noise, 0), 0.901, 2, seeds())[0].key("another data set")
-
-
-@pytest.mark.parametrize(("accuracy", "target"), [(0.07, 0.07), (0.29, 0.29), (0.904, 0.9), (0.996, 1.0), (0.0, 0.0)])
-def test_the_accuracy_to_reach_is_rounded_to_a_whole_percent(noise, accuracy, target):
-    assert shadow_jobs(Config(**ALONE), cluster_of(noise, 0), accuracy, 2, seeds())[0].target_accuracy == target
+    others = [keys(*one, 2, seeds()) for one in different] + [keys(alone, half, 0.9, 2, seeds(1))]
+    assert len({key for own in (first, *others) for key in own}) == 3 * 6
+    assert first[0] != shadow_jobs(alone, half, 0.9, 2, seeds())[0].key("another data set")
+    federated = keys(together, half, 0.9, 2, seeds())
+    assert federated == keys(together, half, 0.5, 2, seeds())
+    assert not set(federated) & set(keys(together, half, 0.9, 3, seeds()))
+    for accuracy, target in ((0.07, 0.07), (0.29, 0.29), (0.904, 0.9), (0.996, 1.0), (0.0, 0.0)):
+        assert shadow_jobs(alone, half, accuracy, 2, seeds())[0].target_accuracy == target
 
 
 def test_a_probe_is_one_more_shadow_and_leaves_the_others_as_they_are(noise):
@@ -176,12 +175,6 @@ def test_a_shadow_federation_has_the_clusters_clients_with_their_shares_and_tran
 def test_clients_without_an_example_are_left_out(noise):
     job = shadow_jobs(Config(shadow_examples=4), cluster_of(noise, 0), 0.9, 7, seeds())[0]
     assert job.sizes.tolist() == [1, 1]
-
-
-def test_jobs_of_federations_depend_on_the_rounds_and_not_on_the_accuracy(noise):
-    first = keys(Config(), cluster_of(noise, 0), 0.9, 2, seeds())
-    assert first == keys(Config(), cluster_of(noise, 0), 0.5, 2, seeds())
-    assert not set(first) & set(keys(Config(), cluster_of(noise, 0), 0.9, 3, seeds()))
 
 
 def test_a_shadow_federation_is_as_overfitted_as_the_federation_that_it_imitates(noise, network):
