@@ -29,7 +29,7 @@ def test_the_worst_values_end_in_a_plan_or_a_refusal(tmp_path: Path) -> None:
     found = outcomes("sample", tmp_path, 1)
     assert wrong(found) == {}
     assert len(found) > 40 and {outcome for outcome, _ in found.values()} == {"plan", "refused"}
-    by_end = {case.split(" ", 1)[1]: outcome for case, (outcome, _) in found.items()}
+    by_end = {case.partition(" ")[2]: outcome for case, (outcome, _) in found.items()}
     assert by_end["base.rounds=9223372036854775807"] == "refused"
     assert by_end["base.training.batch_size=1000000000"] == "plan"
 

@@ -1,144 +1,149 @@
-"""Sweep files with huge and tiny values, each through the check and the dry run in a forked process.
+"""Huge and tiny values for every field of a sweep file, each through the check and the dry run in a forked process.
 
-A process per value, with everything imported before it is forked, is bounded in memory and time, so that a value which
-would take the whole machine shows as a finding and not as a dead one.
+Everything is imported before a process is forked, whose memory and time are bounded, so that a value which would take the
+whole machine shows as a finding and not as a dead one.
 """
 
 from __future__ import annotations
 
-import faulthandler
+import copy
 import importlib
+import io
 import json
+import multiprocessing
 import os
 import re
 import resource
-import signal
 import sys
 import time
-import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
-from tests.support.reach_cases import Case, every_case, sample, write_files
+import numpy as np
+import yaml
+
+from orchestrator.config.document import assign
 
 SECONDS, BYTES = 5.0, 1 << 30
 YARDSTICK = 0.1  # seconds that `slowdown` takes on a slow machine with nothing else to do
 SPARE = 1 << 30  # of addresses, which libraries reserve and do not use
 HALT = 15  # seconds of the processor after which a process is given up
 OURS = ("orchestrator.commands", "orchestrator.estimates.dry_run")
-LOADED = (
-    *OURS,
-    "orchestrator.scheduling.search",
-    *("optuna", "scipy.optimize", "scipy.special", "scipy.stats", "sklearn.ensemble", "torch._dynamo", "torch.func"),
+LOADED = (*OURS, "orchestrator.scheduling.search", "optuna", "scipy.optimize", "scipy.special", "scipy.stats",
+          "sklearn.ensemble", "torch._dynamo", "torch.func")  # fmt: skip
+MARK = "@VALUE@"
+LARGEST = str(2**63 - 1)
+INTEGERS = ("1000000", "1000000000", LARGEST, str(2**63), "1" + 400 * "0", "0", "-1")
+NUMBERS = ("1.0e+308", "-1.0e+308", "1.0e-308", "5.0e-324", ".inf", ".nan", "1000000000", LARGEST, "0", "-1")
+TEXT = '"' + 200_000 * "a" + '"'
+ENTRIES = 49_000  # in a list: the most that a file may hold, nearly
+DATA = {
+    "table": {"name": "table", "path": "table.csv", "label": "label", "shadow_size": 40, "clients": 4},
+    "arrays": {"name": "arrays", "path": "arrays.npz", "shadow_size": 40, "clients": 4},
+    "purchase_like": {"name": "purchase_like", "clients": 4, "examples": 400, "features": 20, "classes": 4},
+}
+WORST = ("1000000000", LARGEST, "1.0e+308", "5.0e-324", "[1000000000]", f"[{LARGEST}]")
+CHOSEN = re.compile(  # the fields that are most able to take a machine
+    r"base\.(rounds|seed|evaluate_every|participation_rate)|base\.data\.(clients|examples_per_client|shadow_size)|"
+    r"base\.(model\.hidden|training\.(lr|epochs|batch_size|clients_per_job)|privacy\.clip)|resources\..*|samples|"
+    r"base\.clustering\.(restart_rounds|selection_batch)|tune\.search\.seed|sweep"
 )
+Case = tuple[str, str, str]  # whose field with its key, the value as YAML, and the sweep file
 
 
-@dataclass(frozen=True)
-class Result:
-    """What came of a case.
-
-    Attributes:
-        case: the case.
-        seconds: of the processor that it took, on a machine with nothing else to do.
-        grown: bytes by which the process grew.
-        outcome: ``plan``, ``refused``, or what went wrong.
-        said: what was printed, with the refusal.
-    """
-
-    case: Case
-    seconds: float
-    grown: int
-    outcome: str
-    said: str
-
-    @property
-    def wrong(self) -> str:
-        """What is wrong; empty if nothing is."""
-        found = [] if self.outcome in ("plan", "refused") else [self.outcome]
-        found += [f"took {self.seconds:.1f} s"] if self.seconds > SECONDS else []
-        found += [f"took {self.grown / 1e9:.2f} GB"] if self.grown > BYTES else []
-        found += [f"warns: {line}" for line in self.said.splitlines() if "Warning" in line][:1]
-        found += [f"prints {line[:200]}" for line in self.said.splitlines() if unreadable(line)][:1]
-        return "; ".join(found)
+def write_files(folder: Path) -> None:
+    """Write the data that the cases name."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 5)).astype(np.float32), np.arange(300) % 3
+    np.savez(folder / "arrays.npz", x=x, y=y)
+    rows = (",".join(f"{v:.6f}" for v in row) + f",k{label}" for row, label in zip(x, y, strict=True))
+    (folder / "table.csv").write_text("\n".join(["a,b,c,d,e,label", *rows]))
 
 
-def unreadable(line: str) -> bool:
-    """Whether a line holds a number that nobody reads, or a whole page."""
-    if not line.startswith("estimate") and "a trial takes" not in line:
-        return len(line) > 1000
-    return bool(re.search(r"\binf\b|\bnan\b|[0-9]{9}|e\+[0-9]", line))
+def values(schema: dict[str, Any]) -> list[str]:
+    """The values for a field with this JSON schema."""
+    kind = schema.get("type")
+    if "anyOf" in schema:
+        return list(dict.fromkeys(one for part in schema["anyOf"] for one in values(part)))
+    if kind in ("integer", "number"):
+        bounds = [str(schema[name]) for name in ("maximum", "minimum") if name in schema]
+        return list(dict.fromkeys([*(INTEGERS if kind == "integer" else NUMBERS), *bounds]))
+    if kind == "array":
+        parts = schema.get("prefixItems") or [schema.get("items", {})] * 2
+        usual = {"integer": "1", "number": "1.0", "string": "a"}.get(str(parts[0].get("type")), "[1]")
+        lists = [f"[{', '.join([one] * len(parts))}]" for one in values(parts[0]) if len(one) < 1000]
+        return [*lists, f"[{', '.join([usual] * ENTRIES)}]"]
+    return [TEXT, '""', "1000000000", "[" * 15 + "]" * 15]
 
 
-def prepare_process(folder: Path, names: Sequence[str] = LOADED) -> None:
-    """Import and load what every case needs, so that the forked processes do not.
-
-    Args:
-        folder: an empty folder.
-        names: the modules to import.
-    """
-    for name in names:
-        importlib.import_module(name)
-    import torch
-
+def every_case() -> Iterator[Case]:
+    """Every field of every component and of every section, and search spaces."""
+    from algorithms.core.configs import CurvatureConfig
     from datasets.components import components
-    from orchestrator.config.slots import SLOTS
-    from orchestrator.estimates import small_runs
+    from orchestrator.config.slots import SLOTS, RunFields
+    from orchestrator.config.sweep_file import Header, Resources
+    from orchestrator.config.tune_section import KINDS
+    from orchestrator.conformance.example_runs import described
 
-    torch.set_num_threads(1)
-    small_runs.EACH = 0.02  # seconds: what is timed here is not needed
-    write_files(folder)
-    os.environ["FEDPRIV_DATA"] = str(folder / "none")
+    def cases(owner: str, key: str, model: Any, tree: dict[str, Any]) -> Iterator[Case]:
+        for field, schema in model.model_json_schema().get("properties", {}).items():
+            place = ".".join(filter(None, (key, field)))
+            steps = tuple(int(part) if part.isdecimal() else part for part in place.split("."))
+            marked = assign(copy.deepcopy(tree), steps, MARK)
+            for decider, allowed in schema.get("read_when", {}).items():
+                if isinstance(allowed[0], str | int | float):
+                    marked = assign(marked, (*steps[:-1], decider), allowed[0])
+            text = yaml.safe_dump(marked, sort_keys=False, width=10**9)
+            yield from ((f"{owner} {place}", value, text.replace(f"'{MARK}'", value)) for value in values(schema))
+
+    def sweep(base: dict[str, Any], **top: Any) -> dict[str, Any]:
+        return {"name": "reach", "base": base, "resources": {"client_actors": 1}, **top}
+
     for slot in SLOTS:
-        components(slot.folder)
+        for name, module in components(slot.folder).items():
+            run = described(slot, name)
+            if slot.key == "data":
+                run["data"] = DATA.get(name, {"name": name, "clients": 4, "shadow_size": 40})
+            if slot.key not in ("attacks", "clustering"):
+                run["attacks"] = []
+            yield from cases(name, f"base.{slot.key}" + (".0" if slot.many else ""), module.Config, sweep(run))
+    run = {**described(), "attacks": []}
+    run["data"]["validation_size"] = 30
+    drawn = {"sweep": {"training.lr": {"uniform": [0.1, 0.2]}}, "samples": 3}
+    yield from cases("base", "base", RunFields, sweep(run | {"participation": "poisson"}))
+    yield from cases("curvature", "base.curvature", CurvatureConfig, sweep(run | {"objective": "finp"}))
+    yield from cases("resources", "resources", Resources, sweep(run))
+    yield from cases("file", "", Header, sweep(run, **drawn))
+    for kind, models in KINDS.items():
+        for name, model in models.items():
+            yield from cases(name, f"tune.{kind}", model, sweep(run, tune={kind: {"name": name}}, **drawn))
+    tuned = {"tune": {"metric": "accuracy", "search": {"name": "optuna"}}}
+    bounds = ("0", "-1", "1.0e+308", "-1.0e+308", "5.0e-324", LARGEST, str(-(2**63) + 1))
+    spaces = [f"{{{word}: [{low}, {high}{', 5.0e-324' * (word == 'quniform')}]}}"
+              for word in ("uniform", "loguniform", "randint", "quniform")
+              for low in bounds for high in bounds if float(low) < float(high)]  # fmt: skip
+    numbers = ", ".join(map(str, range(ENTRIES - 10)))
+    spaces += ["{quniform: [0, 1, 1.0e-8]}", f"{{choice: [{numbers[:200_000].rpartition(',')[0]}]}}"]
+    spaces += [f"{{grid_search: [{numbers}]}}"]
+    for more in ({}, tuned):
+        text = yaml.safe_dump(sweep(run | {"privacy": "global_dp"}, samples=20, **more), width=10**9)
+        for key in ("seed", "privacy.clip", "training.epochs"):
+            yield from ((f"sweep sweep.{key}", space, f"{text}sweep: {{{key}: {space}}}\n") for space in spaces)
+    grids = "".join(f"  {key}: {{grid_search: {list(range(1, 101))}}}\n" for key in (
+        "seed", "rounds", "training.epochs", "training.batch_size", "data.clients"))  # fmt: skip
+    yield "grid sweep", "100^5", yaml.safe_dump(sweep(run)) + "sweep:\n" + grids
 
 
-def run_case(case: Case, folder: Path) -> tuple[str, str]:
-    """The outcome of a case in this process, and what the refusal says."""
-    from orchestrator import commands
-    from orchestrator.commands import Choices
-    from orchestrator.config.errors import ConfigError
-
-    path = folder / "reach.yaml"
-    path.write_text(case.text)
-    try:
-        code = commands.run(path, (), Choices(folder / "results", dry=True))
-    except ConfigError as refusal:
-        return "refused", str(refusal)
-    except BaseException as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [f"{Path(one.filename).name}:{one.lineno}" for one in frames if "site-packages" not in one.filename][-3:]
-        return f"{type(error).__name__}: {str(error)[:200]} at {' '.join(own)}", ""
-    return ("plan" if code == 0 else f"exit code {code}"), ""
-
-
-def run_forked(case: Case, folder: Path) -> Result:
-    """The result of a case, in a process of its own."""
-    log = folder / f"log-{os.getpid()}"
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            _confine(log)
-            begun, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            outcome, said = run_case(case, folder)
-            sys.stdout.flush()
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-            spent = (time.process_time() - begun) / slowdown()
-            answer = json.dumps([spent, grown * 1024, outcome, said[:20_000]])
-            os.write(writing, answer.encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as stream:
-        answer = stream.read()
-    _, status = os.waitpid(child, 0)
-    said = log.read_text(errors="replace")
-    if not answer:
-        return Result(case, 0.0, 0, f"died ({status}) {_where(said)}", said)
-    seconds, grown, outcome, refusal = json.loads(answer)
-    return Result(case, seconds, grown, outcome, said + refusal)
+def sample() -> list[Case]:
+    """The worst values of the fields that are most able to take a machine, each once; and a grid of 100^5 trials."""
+    found: dict[tuple[str, str], Case] = {}
+    for case in every_case():
+        key = case[0].partition(" ")[2]
+        if CHOSEN.fullmatch(key) and case[1] in (*WORST, "100^5"):
+            found.setdefault((key, case[1]), case)
+    return list(found.values())
 
 
 def slowdown() -> float:
@@ -148,65 +153,84 @@ def slowdown() -> float:
     return max(1.0, (time.process_time() - begun) / YARDSTICK)
 
 
-def _confine(log: Path) -> None:
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+def _in_a_child(text: str, folder: Path, answer: Any) -> None:
+    from orchestrator import commands
+    from orchestrator.config.errors import ConfigError
+
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    spent = int(time.process_time())
     resource.setrlimit(resource.RLIMIT_AS, (held + BYTES + SPARE,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    faulthandler.enable(file=2)
-    faulthandler.register(signal.SIGXCPU, file=2, chain=True)
-    spent = int(time.process_time())
     resource.setrlimit(resource.RLIMIT_CPU, (spent + HALT, spent + HALT + 1))
+    path, said = folder / "reach.yaml", io.StringIO()
+    path.write_text(text)
+    begun, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        with redirect_stdout(said), redirect_stderr(said):
+            code = commands.run(path, (), commands.Choices(folder / "results", dry=True))
+        outcome = "plan" if code == 0 else f"exit code {code}"
+    except ConfigError as refusal:
+        outcome = "refused"
+        said.write(str(refusal))
+    except BaseException as error:
+        outcome = f"{type(error).__name__}: {str(error)[:200]}"
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    answer.send(((time.process_time() - begun) / slowdown(), grown, outcome, said.getvalue()[:20_000]))
 
 
-def _where(said: str) -> str:
-    frames = re.findall(r'File "([^"]+)", line (\d+) in (\w+)', said)
-    return " < ".join(f"{Path(file).name}:{line} {name}" for file, line, name in frames if "site-packages" not in file)[
-        :300
-    ]
+def outcome(text: str, folder: Path) -> tuple[str, str]:
+    """``plan`` or ``refused``, for a sweep file in a process of its own, and what is wrong; empty if nothing is."""
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe(duplex=False)
+    child = fork.Process(target=_in_a_child, args=(text, folder, theirs))
+    child.start()
+    theirs.close()
+    try:
+        seconds, grown, came, said = ours.recv()
+    except EOFError:
+        return "died", f"died, of {HALT} s or too much memory"
+    finally:
+        child.join()
+    wrong = [] if came in ("plan", "refused") else [came]
+    wrong += [f"took {seconds:.1f} s"] if seconds > SECONDS else []
+    wrong += [f"took {grown / 1e9:.2f} GB"] if grown > BYTES else []
+    lines = said.splitlines()
+    wrong += [f"prints {line[:200]}" for line in lines if "Warning" in line or unreadable(line)][:1]
+    return came, "; ".join(wrong)
 
 
-def run_all(cases: Sequence[Case], folder: Path, processes: int = 1) -> Iterator[Result]:
-    """The results of all cases, in any order; `prepare_process` must have been called.
+def unreadable(line: str) -> bool:
+    """Whether a line holds a number that nobody reads, or a whole page."""
+    if not line.startswith("estimate") and "a trial takes" not in line:
+        return len(line) > 1000
+    return bool(re.search(r"\binf\b|\bnan\b|[0-9]{9}|e\+[0-9]", line))
 
-    Args:
-        cases: the cases.
-        folder: an empty folder.
-        processes: how many cases run at the same time.
-    """
-    workers, streams = [], []
+
+def main(which: str, folder: Path, processes: int) -> None:
+    """Print the outcome of each case as a line of JSON."""
+    for name in OURS if which == "sample" else LOADED:
+        importlib.import_module(name)
+    import torch
+
+    from orchestrator.estimates import small_runs
+
+    torch.set_num_threads(1)
+    small_runs.EACH = 0.02  # seconds: what is timed here is not needed
+    os.environ["FEDPRIV_DATA"] = str(folder / "none")
+    cases, workers = sample() if which == "sample" else list(every_case()), []
     for number in range(processes):
-        reading, writing = os.pipe()
-        worker = os.fork()
-        if worker == 0:
-            os.close(reading)
-            own = folder / str(number)
-            own.mkdir()
-            write_files(own)
-            with os.fdopen(writing, "w") as stream:
-                for place in range(number, len(cases), processes):
-                    one = run_forked(cases[place], own)
-                    print(
-                        json.dumps([place, one.seconds, one.grown, one.outcome, one.said[:20_000]]),
-                        file=stream,
-                        flush=True,
-                    )
+        own = folder / str(number)
+        own.mkdir()
+        write_files(own)
+        workers.append(os.fork())
+        if not workers[-1]:
+            for name, value, text in cases[number::processes]:
+                line = json.dumps([f"{name}={value[:40]}", *outcome(text, own)])
+                os.write(1, f"{line}\n".encode())
             os._exit(0)
-        os.close(writing)
-        workers.append(worker)
-        streams.append(os.fdopen(reading))
-    for stream in streams:
-        for line in stream:
-            place, *rest = json.loads(line)
-            yield Result(cases[place], *rest)
     for worker in workers:
         os.waitpid(worker, 0)
 
 
 if __name__ == "__main__":
-    of, place, processes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    prepare_process(place, OURS if of == "sample" else LOADED)
-    for result in run_all(sample() if of == "sample" else every_case(), place, processes):
-        print(json.dumps([str(result.case), result.outcome, result.wrong]), flush=True)
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

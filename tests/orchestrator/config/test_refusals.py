@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, Field
 
 from datasets.components import Config, components, presets
+from orchestrator.config import tune_section
 from orchestrator.config.errors import PLACES, ConfigError, ConfigProblem, dotted_key, format_value, suggest, validate
 from orchestrator.config.run import check
 from orchestrator.config.search_space import MOST_CHOICES, axes, corners, search_problems
@@ -38,6 +39,8 @@ class Fields(Config):
     [
         ("whole", 10, "whole: must be less than or equal to 9, got 10"),
         ("whole", {"a": [1]}, 'whole: must be a valid integer, got {"a": [1]}'),
+        ("whole", True, "whole: must be a valid integer, got true"),
+        ("whole", 1.0, "whole: must be a valid integer, got 1.0"),
         ("pair", [1], "pair.1: is missing"),
         ("pair", ["a", 2], "pair.0: must be a valid integer, got 'a'"),
         ("several", [1, -1], "several.1: must be greater than or equal to 0, got -1"),
@@ -65,88 +68,112 @@ def test_a_problem_is_one_short_line_that_any_terminal_can_print() -> None:
     assert len(format_value(list(range(10_000)))) == len(dotted_key(("x" * 10_000,))) == 60
 
 
-def known_names() -> set[str]:
-    """Every key and every component that there is."""
-    models = [Header, RunFields, Resources]
-    models += [module.Config for slot in SLOTS for module in components(slot.folder).values()]
-    names = {field for model in models for field in model.model_fields} | {*SECTIONS, "name"}
-    for slot in SLOTS:
-        names |= {slot.field, *components(slot.folder), *presets(slot.folder)}
-    return names
-
-
 def test_the_nearest_name_may_be_that_of_another_tool() -> None:
     assert suggest("IFCA-MIR", ["ifca", "ifca_mir"]) == "Did you mean 'ifca_mir'?"
     assert suggest("examples", ["clients", "examples_per_client"]) == "Did you mean 'examples_per_client'?"
     assert suggest("zebra", ["ifca", "ifca_mir"]) == ""
     assert suggest("num_workers", ["base", "resources"]) == "Did you mean 'resources.client_actors'?"
-    assert suggest("learning_rate", ["base", "resources"]) == "Did you mean 'base.training.lr'?"
-    assert {part for place in PLACES for part in place.split(".")} <= known_names()
+    models: list[Any] = [Header, RunFields, Resources]
+    models += [module.Config for slot in SLOTS for module in components(slot.folder).values()]
+    names = {field for model in models for field in model.model_fields} | {*SECTIONS, "name"}
+    for slot in SLOTS:
+        names |= {slot.field, *components(slot.folder), *presets(slot.folder)}
+    assert {part for place in PLACES for part in place.split(".")} <= names
 
 
-@pytest.mark.parametrize(
-    ("given", "ours"),
-    [
-        ({"training": {"local_epochs": 1}}, "epochs"),
-        ({"data": {"name": "digits", "num_clients": 5}}, "clients"),
-        ({"num_rounds": 5}, "rounds"),
-        ({"learning_rate": 0.1}, "training.lr"),
-        ({"optimizer": "adam"}, "training.optimizer"),
-        ({"training": "sgd"}, "local_sgd"),
-        ({"privacy": {"name": "global_dp", "epsilon": 8}}, "noise_multiplier"),
-        ({"attacks": ["lira"]}, "calibrated_mia"),
-    ],
-)
-def test_another_tools_name_gets_ours(given: dict[str, object], ours: str) -> None:
-    base = {"rounds": 2, "data": "digits", "model": "mlp"} | given
-    assert any(f"Did you mean '{ours}'?" in problem.sentence for problem in check(base)[1])
+# What is changed in the good file (old -> new), or a --set option; where the problem is told; words of its sentence.
+CASES = """\
+clusters: 2 -> cluters: 2 | 6: base.clustering.cluters | unknown key. Did you mean 'clusters'?
+clustering: -> clusterin: | 6: base.clusterin | Did you mean 'clustering'?
+name: ifca -> name: ifcaa | 6: base.clustering.name | unknown component 'ifcaa'. Did you mean 'ifca'?
+name: ifca -> name: 3 | 6: base.clustering.name | must be one of
+name: ifca -> beta: 0.5, name: ifca | 6: base.clustering.beta | unknown key
+model: mlp -> model: mpl | 5: base.model.name | Did you mean 'mlp'?
+model: mlp -> model: | 5: base.model | must be a name or a map
+model: mlp -> model: {} | 5: base.model.name | is missing
+[shadow_mia] -> [shadow-mia] | 7: base.attacks.0.name | Did you mean 'shadow_mia'?
+[shadow_mia] -> shadow_mia | 7: base.attacks | must be a list of
+[shadow_mia] -> [shadow_mia, sia, {name: shadow_mia}] | 7: base.attacks.2.name | is listed twice
+[shadow_mia] -> [lira] | 7: base.attacks.0.name | Did you mean 'calibrated_mia'?
+rounds: 4 -> rounds: 0 | 3: base.rounds | must be greater than or equal to 1, got 0
+rounds: 4 -> rounds: yes | 3: base.rounds | must be a valid integer, got 'yes'
+rounds: 4 -> seed: 0 | 2: base.rounds | is missing
+clients: 20 -> num_clients: 5 | 4: base.data.num_clients | Did you mean 'clients'?
+clients: 20 -> split: 3 | 4: base.data.split | must be a name or a map
+clients: 20} -> clients: 2} | 4: base.data.split.minority_ratio | minority
+[0, 1] -> [] | 9: sweep.seed.grid_search | must be [value, value, ...], got []
+[0, 1] -> 3 | 9: sweep.seed.grid_search | must be [value, value, ...], got 3
+[0, 1] -> [0, 1, 0] | 9: sweep.seed.grid_search.2 | 0 is listed twice
+[0, 1] -> [0, -1] | 9: sweep.seed.grid_search.1 | must be greater than or equal to 0, got -1
+{grid_search: [0, 1]} -> [0, 1] | 9: sweep.seed | must be {grid_search: [value, ...]} or one of choice
+grid_search -> gridsearch | 9: sweep.seed | unknown word 'gridsearch'. Did you mean 'grid_search'?
+  seed: ->   sed: | 9: sweep.sed | unknown key. Did you mean 'seed'?
+  seed: ->   clustering.cluster: | 9: sweep.clustering.cluster | Did you mean 'clusters'?
+  seed: ->   clustring.clusters: | 9: sweep.clustring.clusters | Did you mean 'clustering'?
+  seed: ->   base.seed: | 9: sweep.base.seed | swept keys start inside base; write 'seed'
+  seed: ->   rounds.x: | 9: sweep.rounds.x | rounds is 4, which has no x in it
+  seed: ->   attacks.3.every: | 9: sweep.attacks.3.every | its entries: 0 (shadow_mia)
+{grid_search: [0, 1]} -> {randint: [0, 9]} | samples | is missing
+sweep: -> samples: 3\\nsweep: | 8: samples | no swept key uses one of the words choice
+name: small -> name: a/b | 1: name | is also a folder's name
+name: small -> name: 2024 | 1: name | must be a valid string, got 2024
+name: small -> description: x | name | is missing
+name: small -> name: small\\nnmae: x | 2: nmae | unknown key. Did you mean 'name'?
+name: small -> name: small\\nsplit: groups | 2: split | belongs in base: write base.data.split
+name: small -> name: small\\nlearning_rate: 1 | 2: learning_rate | Did you mean 'base.training.lr'?
+name: small -> name: small\\nresources: 3 | 2: resources | must be a map of client_actors,
+name: small -> name: small\\nresources: {concurrent_trials: all} | 2: resources.concurrent_trials | or 'auto', got 'all'
+name: small -> name: small\\ndata_root: '' | 2: data_root | must
+name: small -> name: small\\ndata_root: ~nobody-of-this-name/x | 2: data_root | is not a usable folder
+foo | --set | must be key=value
+=3 | --set | must be key=value
+base..rounds=3 | --set | must be key=value
+base.rounds= | --set | has no value after '='
+base.rounds=0 | --set: base.rounds | must be greater than or equal to 1, got 0
+base.rounds.x=1 | --set | base.rounds is 4, which has no x in it
+base.attacks.lira.every=1 | --set | base.attacks has no entry lira; its entries: 0 (shadow_mia)
+base.rounds=[1 | --set | is not valid YAML
+base.rounds=!!python/name:x '' | --set | the tag python/name:x is not allowed
+base.rounds=.nan | --set | must be finite
+base.curvature=[] | --set: base.curvature | must be a map of
+base.training.local_epochs=1 | --set: base.training.local_epochs | Did you mean 'epochs'?
+base.training=sgd | --set: base.training.name | Did you mean 'local_sgd'?
+base.training.nesterov=1 | --set: base.training.nesterov | must be a valid boolean, got 1
+base.optimizer=adam | --set: base.optimizer | Did you mean 'training.optimizer'?
+base.privacy={name: global_dp, epsilon: 8} | --set: base.privacy.epsilon | Did you mean 'noise_multiplier'?
+base.server_sees=nothing | --set: base.server_sees | must be 'updates', 'sum' or 'models', got 'nothing'
+sweep.seed=[0] | --set: sweep.seed | must be {grid_search: [value, ...]}
+sweep.seed.grid_search=[0, x] | --set: sweep.seed.grid_search.1 | must be a valid integer, got 'x'
+sweep=3 | --set: sweep | must be a map of dotted keys
+tune=3 | --set: tune | must be a map of metric, mode, scheduler, search, got 3
+tune={metric: accuracy, mode: max} | --set: tune | must name a scheduler (asha, median_stopping) or a search (optuna)
+tune={mode: max, scheduler: asha} | 4: base.data.validation_size | write tune.metric: accuracy
+tune={metric: purity_of_heart, scheduler: asha} | --set: tune.mode | must be 'max' or 'min'
+tune={metric: acuracy, mode: max, scheduler: asha} | --set: tune.metric | Did you mean 'accuracy'?
+tune={metric: accuracy, mode: maximum, scheduler: asha} | --set: tune.mode | Did you mean 'max'?
+tune={metric: accuracy, mode: max, schedular: asha} | --set: tune.schedular | Did you mean 'scheduler'?
+tune={metric: accuracy, mode: max, scheduler: ahsa} | --set: tune.scheduler | Did you mean 'asha'?
+tune={scheduler: {name: asha, grace: 3}} | --set: tune.scheduler.grace | unknown key
+tune={scheduler: {name: asha, reduction_factor: 1}} | --set: tune.scheduler.reduction_factor | or equal to 2, got 1
+tune={metric: accuracy, scheduler: {name: asha, grace_period: 4}} | --set: tune.scheduler.grace_period | the 4 rounds
+tune={metric: accuracy, mode: max, search: optuna} | 9: sweep.seed.grid_search | a search draws every swept key
+"""
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place", "words"),
-    [
-        ("clusters: 2", "cluters: 2", "6: base.clustering.cluters", "unknown key. Did you mean 'clusters'?"),
-        ("clustering:", "clusterin:", "6: base.clusterin", "Did you mean 'clustering'?"),
-        ("name: ifca", "name: ifcaa", "6: base.clustering.name", "unknown component 'ifcaa'. Did you mean 'ifca'?"),
-        ("model: mlp", "model: mpl", "5: base.model.name", "Did you mean 'mlp'?"),
-        ("[shadow_mia]", "[shadow-mia]", "7: base.attacks.0.name", "Did you mean 'shadow_mia'?"),
-        ("rounds: 4", "rounds: 0", "3: base.rounds", "must be greater than or equal to 1, got 0"),
-        ("rounds: 4", "rounds: yes", "3: base.rounds", "must be a valid integer, got 'yes'"),
-        ("  rounds: 4\n", "", "2: base.rounds", "is missing"),
-        ("[0, 1]", "[]", "9: sweep.seed.grid_search", "must be [value, value, ...], got []"),
-        ("[0, 1]", "3", "9: sweep.seed.grid_search", "must be [value, value, ...], got 3"),
-        ("[0, 1]", "[0, 1, 0]", "9: sweep.seed.grid_search.2", "0 is listed twice"),
-        ("[0, 1]", "[0, -1]", "9: sweep.seed.grid_search.1", "must be greater than or equal to 0, got -1"),
-        ("{grid_search: [0, 1]}", "[0, 1]", "9: sweep.seed", "must be {grid_search: [value, ...]} or one of choice"),
-        ("grid_search", "gridsearch", "9: sweep.seed", "unknown word 'gridsearch'. Did you mean 'grid_search'?"),
-        ("  seed:", "  sed:", "9: sweep.sed", "unknown key. Did you mean 'seed'?"),
-        ("  seed:", "  clustering.cluster:", "9: sweep.clustering.cluster", "Did you mean 'clusters'?"),
-        ("  seed:", "  clustring.clusters:", "9: sweep.clustring.clusters", "Did you mean 'clustering'?"),
-        ("  seed:", "  base.seed:", "9: sweep.base.seed", "swept keys start inside base; write 'seed'"),
-        ("  seed:", "  rounds.x:", "9: sweep.rounds.x", "rounds is 4, which has no x in it"),
-        ("  seed:", "  attacks.3.every:", "9: sweep.attacks.3.every", "its entries: 0 (shadow_mia)"),
-        ("{grid_search: [0, 1]}", "{randint: [0, 9]}", ": samples", "is missing"),
-        ("sweep:", "samples: 3\nsweep:", "8: samples", "no swept key uses one of the words choice"),
-        ("name: small", "name: a/b", "1: name", "is also a folder's name"),
-        ("name: small", "name: 2024", "1: name", "must be a valid string, got 2024"),
-        ("name: small\n", "", ": name", "is missing"),
-        ("name: small", "name: small\nnmae: x", "2: nmae", "unknown key. Did you mean 'name'?"),
-        ("name: small", "name: small\nsplit: groups", "2: split", "belongs in base: write base.data.split"),
-        ("name: small", "name: small\nresources: 3", "2: resources", "must be a map of client_actors, "),
-        (
-            "name: small",
-            "name: small\nresources:\n  concurrent_trials: all",
-            "3: resources.concurrent_trials",
-            "must be a valid integer or 'auto', got 'all'",
-        ),
-        ("name: small", "name: small\ndata_root: ''", "2: data_root", "must"),
-        ("{name: digits, clients: 20}", "{name: digits, clients: 2}", "4: base.data.split.minority_ratio", "minority"),
-    ],
-)
-def test_one_problem_with_its_place(old: str, new: str, place: str, words: str) -> None:
-    assert GOOD.replace(old, new, 1) != GOOD
-    (problem,) = refused(GOOD.replace(old, new, 1))
-    assert problem.startswith(f"x.yaml:{place}: ".replace("::", ":")) and words in problem
+@pytest.mark.parametrize("case", CASES.splitlines(), ids=lambda case: case.partition(" | ")[0])
+def test_one_problem_with_its_place(case: str) -> None:
+    change, place, words = case.split(" | ")
+    old, arrow, new = change.replace("\\n", "\n").partition(" -> ")
+    text, sets = (GOOD.replace(old, new, 1), []) if arrow else (GOOD, [change])
+    assert (text != GOOD) == bool(arrow)
+    (problem,) = problems_of(text, *sets)
+    where, key = place.split(":") if ":" in place else (place, "") if place == "--set" else ("", place)
+    assert (problem.file, ".".join(map(str, problem.key))) == (
+        f"--set {change}" if where == "--set" else "x.yaml",
+        key.strip(),
+    )
+    assert problem.line == (int(where) if where.isdecimal() else None)
+    assert words in problem.sentence
 
 
 @pytest.mark.parametrize(
@@ -163,8 +190,8 @@ def test_names_that_are_no_folder(name: str) -> None:
         ("# nothing but a comment\n", ["name", "base"]),
         ("- 1\n", [""]),
         (b"\x89PNG\r\n\x1a\n\0\0", [""]),
-        (b"PK\3\4\n", [""]),
         ("name: x\nbase:\n", ["base"]),
+        ("name: x\nbase: {}\n", ["base.rounds", "base.data", "base.model"]),
         ("name: [\n", [""]),
     ],
 )
@@ -185,41 +212,14 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("foo", "must be key=value"),
-        ("=3", "must be key=value"),
-        ("base..rounds=3", "must be key=value"),
-        ("base.rounds=", "has no value after '='"),
-        ("base.rounds=0", "base.rounds: must be greater than or equal to 1, got 0"),
-        ("base.rounds.x=1", "base.rounds is 4, which has no x in it"),
-        ("base.attacks.lira.every=1", "base.attacks has no entry lira; its entries: 0 (shadow_mia)"),
-        ("base.rounds=[1", "is not valid YAML"),
-        ("base.rounds=!!python/name:x ''", "the tag python/name:x is not allowed"),
-        ("base.rounds=.nan", "must be finite"),
-        ("sweep.seed=[0]", "sweep.seed: must be {grid_search: [value, ...]}"),
-        ("sweep.seed.grid_search=[0, x]", "sweep.seed.grid_search.1: must be a valid integer, got 'x'"),
-        ("sweep=3", "sweep: must be a map of dotted keys"),
-    ],
-)
-def test_options_that_cannot_be_used(option: str, words: str) -> None:
-    (problem,) = refused(GOOD, option)
-    assert problem.startswith(f"--set {option}: ") and words in problem
-
-
-def test_a_data_root_that_is_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert problems_of(GOOD + "data_root: ~nobody-of-this-name/x\n")[0].key == ("data_root",)
-    monkeypatch.setenv("FEDPRIV_DATA", "~nobody-of-this-name/x")
-    assert refused(GOOD)[0].startswith("FEDPRIV_DATA: ")
-
-
-def test_a_problem_that_comes_to_light_later_has_its_line_too() -> None:
+def test_problems_that_come_from_elsewhere_or_to_light_later(monkeypatch: pytest.MonkeyPatch) -> None:
     with written(GOOD) as path:
         sweep = load_sweep(path, ["resources.client_actors=9"])
     assert str(sweep.problem("is damaged", "base", "data")) == "x.yaml:4: base.data: is damaged"
     actors = str(sweep.problem("is too much", "resources", "client_actors"))
     assert actors == "--set resources.client_actors=9: resources.client_actors: is too much"
+    monkeypatch.setenv("FEDPRIV_DATA", "~nobody-of-this-name/x")
+    assert refused(GOOD)[0].startswith("FEDPRIV_DATA: ")
 
 
 @pytest.mark.parametrize(
@@ -250,6 +250,18 @@ def test_too_many_trials_and_too_many_choices() -> None:
     assert len(search_problems(swept)) == 1 and len(corners(swept)) == MOST_CHOICES
 
 
+def test_a_search_that_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = "tune: {metric: accuracy, mode: max, search: optuna}\n"
+    drawn = GOOD.replace("seed: {grid_search: [0, 1]}", "training.lr: {uniform: [-1, 1]}") + "samples: 6\n"
+    (problem,) = problems_of(drawn + search)  # the ends of the space are checked before anything is drawn
+    assert (problem.key, problem.line) == (("sweep", "training.lr", "uniform"), 9)
+    (problem,) = problems_of(GOOD[: GOOD.index("sweep:")] + search)
+    assert problem.key == ("tune", "search") and "has nothing to draw" in problem.sentence
+    monkeypatch.setattr(tune_section, "find_spec", lambda name: None)
+    (problem,) = problems_of(drawn.replace("-1, 1", "0.1, 1") + search)
+    assert problem.key == ("tune", "search") and problem.sentence.endswith("run: uv pip install optuna")
+
+
 def test_two_points_that_are_one_run() -> None:
     both = "  clustering.name: {grid_search: [ifca, none]}\n  clustering.restarts: {grid_search: [2, 3]}\n"
     for text in (
@@ -276,10 +288,9 @@ def test_a_problem_inside_a_swept_slot_is_told_at_its_entry() -> None:
         ["x.yaml:12", "sweep.clustering.grid_search.1.beta"],
         ["x.yaml:13", "sweep.clustering.grid_search.2.name"],
     ]
-
-
-def test_a_bare_name_in_place_of_a_slot_with_fields_is_not_clear() -> None:
-    (problem,) = refused(GOOD + "  clustering: {grid_search: [none, {name: ifca}]}\n")
+    (problem,) = refused(
+        GOOD + "  clustering: {grid_search: [none, {name: ifca}]}\n"
+    )  # a bare name, beside fields of base
     assert "sweep clustering.name to keep clusters of base, or write {name: none} to drop them" in problem
 
 
@@ -290,3 +301,8 @@ def test_an_axis_that_cannot_be_read_makes_no_further_problems() -> None:
         ("sweep", "data.name", "grid_search"),
         ("sweep", "clustering.name"),
     ]
+
+
+def test_a_run_alone_is_refused_as_a_section_is() -> None:
+    assert [problem.key for problem in check([])[1]] == [()]
+    assert {problem.key for problem in check({})[1]} == {("rounds",), ("data",), ("model",)}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import tune_section
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.config.tune_section import Asha, MedianStopping, Optuna, Tune
@@ -14,7 +13,7 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended
 from orchestrator.results.tables import as_table, write_table
 from orchestrator.scheduling.trials import trial_specs
-from tests.support.refusals import GOOD, problems_of, refused
+from tests.support.refusals import GOOD
 from tests.support.synthetic_results import seal
 
 ASHA = "tune: {metric: accuracy, mode: max, scheduler: {name: asha, grace_period: 1, reduction_factor: 2}}\n"
@@ -49,19 +48,13 @@ tune: {scheduler: asha}
 """
 
 
-def real(text: str, folder: Path, *sets: str) -> Sweep:
-    path = folder / "x.yaml"
-    path.write_text(text)
-    return load_sweep(path, sets)
-
-
 def test_the_default_goal_is_the_accuracy_on_validation_examples(tmp_path: Path) -> None:
-    assert real(VALIDATED, tmp_path).tune == Tune(metric="validation_accuracy", mode="max", scheduler=Asha())
-    tune = real(VALIDATED, tmp_path, "tune.metric=validation_loss").tune
+    assert load(VALIDATED, tmp_path).tune == Tune(metric="validation_accuracy", mode="max", scheduler=Asha())
+    tune = load(VALIDATED, tmp_path, "tune.metric=validation_loss").tune
     assert tune and (tune.metric, tune.mode) == ("validation_loss", "min")
-    tune = real(VALIDATED, tmp_path, "tune.metric=validation_loss", "tune.mode=max").tune
+    tune = load(VALIDATED, tmp_path, "tune.metric=validation_loss", "tune.mode=max").tune
     assert tune and tune.mode == "max"
-    tune = real(VALIDATED, tmp_path, "tune.metric=violations").tune
+    tune = load(VALIDATED, tmp_path, "tune.metric=violations").tune
     assert tune and tune.mode == "min"
 
 
@@ -77,62 +70,16 @@ def test_without_validation_examples_it_says_which_field_to_set(
     tmp_path: Path, change: str, field: str, more: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        real(VALIDATED, tmp_path, change)
+        load(VALIDATED, tmp_path, change)
     (problem,) = caught.value.problems
     assert problem.key == ("base", "data", field)
     assert problem.sentence == (
         f"must be more than 0 for validation_accuracy, which tune compares{more}; set it, or write tune.metric: accuracy "
         "to select on the reported test set, which every table then says"
     )
-    assert real(VALIDATED, tmp_path, change, "tune.metric=accuracy").tune == Tune(
+    assert load(VALIDATED, tmp_path, change, "tune.metric=accuracy").tune == Tune(
         metric="accuracy", mode="max", scheduler=Asha()
     )
-
-
-def test_the_option_set_reaches_into_it(tmp_path: Path) -> None:
-    sweep = load(GOOD + ASHA, tmp_path, "tune.scheduler.grace_period=3", "tune.mode=min")
-    assert sweep.tune and sweep.tune.mode == "min"
-    assert sweep.tune.scheduler and sweep.tune.scheduler.grace_period == 3
-
-
-@pytest.mark.parametrize(
-    ("section", "key", "words"),
-    [
-        ("3", "tune", "must be a map of metric, mode, scheduler, search, got 3"),
-        ("{metric: accuracy, mode: max}", "tune", "must name a scheduler (asha, median_stopping) or a search (optuna)"),
-        ("{mode: max, scheduler: asha}", "base.data.validation_size", "write tune.metric: accuracy"),
-        ("{metric: purity_of_heart, scheduler: asha}", "tune.mode", "must be 'max' or 'min'"),
-        ("{metric: acuracy, mode: max, scheduler: asha}", "tune.metric", "Did you mean 'accuracy'?"),
-        ("{metric: accuracy, mode: maximum, scheduler: asha}", "tune.mode", "Did you mean 'max'?"),
-        ("{metric: accuracy, mode: max, schedular: asha}", "tune.schedular", "Did you mean 'scheduler'?"),
-        ("{metric: accuracy, mode: max, scheduler: ahsa}", "tune.scheduler", "Did you mean 'asha'?"),
-        ("{scheduler: {name: asha, grace: 3}}", "tune.scheduler.grace", "unknown key"),
-        ("{scheduler: {name: asha, reduction_factor: 1}}", "tune.scheduler.reduction_factor", "or equal to 2, got 1"),
-        ("{metric: accuracy, scheduler: {name: asha, grace_period: 4}}", "tune.scheduler.grace_period", "the 4 rounds"),
-        ("{metric: accuracy, mode: max, search: optuna}", "sweep.seed.grid_search", "a search draws every swept key"),
-    ],
-)
-def test_what_is_refused(section: str, key: str, words: str) -> None:
-    (problem,) = problems_of(GOOD + f"tune: {section}\n")
-    assert ".".join(map(str, problem.key)) == key and words in problem.sentence
-
-
-def test_a_search_without_anything_to_draw() -> None:
-    text = GOOD[: GOOD.index("sweep:")] + "tune: {metric: accuracy, mode: max, search: optuna}\n"
-    (problem,) = refused(text)
-    assert "tune.search: has nothing to draw: no swept key uses one of choice, uniform" in problem
-
-
-def test_the_ends_of_the_space_are_checked_before_anything_is_drawn() -> None:
-    text = DRAWN.replace("loguniform: [0.001, 1]", "uniform: [-1, 1]")
-    (problem,) = problems_of(text + "tune: {metric: accuracy, mode: max, search: optuna}\n")
-    assert (problem.key, problem.line) == (("sweep", "training.lr", "uniform"), 9)
-
-
-def test_a_search_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_section, "find_spec", lambda name: None)
-    (problem,) = refused(DRAWN + "tune: {metric: accuracy, mode: max, search: optuna}\n")
-    assert problem.endswith("tune.search: needs the package optuna, which is not installed; run: uv pip install optuna")
 
 
 def test_a_stopped_trial_has_ended_as_long_as_the_rule_is_the_same(tmp_path: Path) -> None:
