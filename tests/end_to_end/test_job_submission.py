@@ -6,10 +6,14 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from orchestrator import CHECKOUT
 from tests.support.command import same_results
 from tests.support.complete import mlflow_holds_all
 from tests.support.local_cluster import RAY, LocalCluster, named
+
+pytestmark = pytest.mark.slow  # a sweep in a Ray that runs already is tried by default in test_own_ray
 
 MOST_BYTES = 30 * 10**5  # the code alone has 2.3 million, a third of it docstrings
 HEADERS, END = 30 + 46, 22  # bytes that a zip archive spends on each entry, besides its name twice, and at its end

@@ -1,4 +1,4 @@
-"""A Ray of the process itself: a sweep from Python uses it, and, told of a GPU, it gives actors fractions of one."""
+"""A Ray of the process itself: a search from Python uses it, and, told of a GPU, it gives actors fractions of one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_a_sweep_from_python_keeps_the_connection_and_a_second_call_trains_nothi
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    sweep = {"name": "tiny", "base": RUN | {"rounds": 2}, "resources": {"client_actors": 1}}
+    search = {"metric": "accuracy", "search": {"name": "optuna", "parallel": 1}}
+    sweep = {"name": "tiny", "base": RUN | {"rounds": 2}, "resources": {"client_actors": 1}, "tune": search}
+    sweep |= {"sweep": {"training.lr": {"loguniform": [0.05, 0.2]}}, "samples": 1}
     first, second = (fedpriv.run(sweep, results="kept") for _ in range(2))
     assert "all 1 trials are complete; nothing was trained" in capsys.readouterr().out
     assert ray_with_a_gpu.is_initialized()

@@ -41,16 +41,6 @@ def refused(tmp_path, sweep, capsys, monkeypatch):
     return _refused
 
 
-def test_a_missing_file(refused, tmp_path):
-    assert "none.yaml" in refused(file=tmp_path / "none.yaml")
-
-
-def test_an_unknown_key_names_file_line_and_the_nearest(refused, sweep):
-    sweep.write_text(SWEEP.replace("clients: 8", "clinets: 8"))
-    said = refused()
-    assert f"{sweep}:5: base.data.clinets: unknown key. Did you mean 'clients'?" in said
-
-
 def test_all_problems_at_once(refused):
     said = refused("--set", "base.rounds=0", "--set", "base.model.name=mpl", "--set", "resources.clients_per_gpu=0.5")
     assert "base.rounds" in said
@@ -122,15 +112,6 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(sweep, tmp_path, capsys):
 def test_a_report_on_nothing_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
-
-
-def test_list_shows_components_and_their_fields(capsys):
-    assert main(["list"]) == 0
-    assert "ifca_mir" in capsys.readouterr().out
-    assert main(["list", "ifca_mir"]) == 0
-    assert "preference" in capsys.readouterr().out
-    assert main(["list", "ifca_mri"]) == 2
-    assert "Did you mean 'ifca_mir'" in capsys.readouterr().err
 
 
 def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):

@@ -104,8 +104,3 @@ def test_the_fields_that_belong_to_no_component_can_be_looked_up(part, lines):
     text = listing(part)
     assert all(line in text for line in lines)
     assert part in listing(None)
-
-
-def test_schema_is_json(capsys):
-    assert main(["list", "--schema"]) == 0
-    assert json.loads(capsys.readouterr().out)["title"] == "fedpriv sweep file"

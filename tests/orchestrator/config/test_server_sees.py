@@ -107,11 +107,6 @@ def test_trials_that_differ_in_what_the_server_sees_share_their_shadow_models():
     assert one == other
 
 
-def test_what_is_unknown_is_refused():
-    (problem,) = refused(server_sees="nothing")
-    assert "server_sees: must be 'updates', 'sum' or 'models', got 'nothing'" in problem
-
-
 def test_what_the_server_cannot_see_is_refused_together_with_all_else():
     """Here a clustering that lacks its attack, and an attack that needs every client's update."""
     found = refused(server_sees="sum", clustering="ifca_mir", attacks=["sia"])

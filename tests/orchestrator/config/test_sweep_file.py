@@ -42,10 +42,6 @@ def test_a_file_without_a_sweep_is_one_trial() -> None:
     assert sweep.runs[0].clustering.config.clusters == 3
 
 
-def test_sections_that_are_left_empty_are_as_if_left_out() -> None:
-    assert load(BASE + "sweep:\nresources:\n").runs == load(BASE).runs
-
-
 def test_grids_are_combined_in_the_order_of_the_file() -> None:
     sweep = load(BASE + "sweep:\n  seed: {grid_search: [3, 1]}\n  clustering.clusters:\n    grid_search: [2, 4]\n")
     assert sweep.swept == ("seed", "clustering.clusters")
@@ -196,19 +192,11 @@ def test_set_can_add_what_the_file_does_not_have() -> None:
     ]
 
 
-def test_set_of_one_word_takes_the_place_of_another() -> None:
-    text = BASE + "sweep:\n  seed: {grid_search: [0, 1]}\n"
-    sweep = load(text, "sweep.seed.randint=[0, 9]", "samples=1")
-    assert len(sweep.runs) == 1
-
-
-def test_set_of_one_value_of_a_grid() -> None:
-    text = BASE + "sweep:\n  seed: {grid_search: [0, 1]}\n"
-    assert [run.seed for run in load(text, "sweep.seed.grid_search.1=5").runs] == [0, 5]
-
-
-def test_the_last_set_counts() -> None:
-    assert load(BASE, "base.rounds=0", "base.rounds=2").runs[0].rounds == 2
+def test_set_of_a_word_or_of_one_value_of_a_grid() -> None:
+    text = BASE + "sweep:\n  seed: {grid_search: [0, 1]}\nresources:\n"
+    assert len(load(text, "sweep.seed.randint=[0, 9]", "samples=1").runs) == 1
+    sweep = load(text, "sweep.seed.grid_search.1=5", "base.rounds=0", "base.rounds=2")  # the last one counts
+    assert [(run.seed, run.rounds) for run in sweep.runs] == [(0, 2), (5, 2)]
 
 
 def test_where_the_data_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
