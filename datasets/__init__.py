@@ -9,7 +9,8 @@ Reading order: `federation` (the data structures that every other module uses), 
 * `stratified`: makes a test set with the same mixture of classes as the training set;
 * `roles`: assigns each example to exactly one purpose;
 * `transforms`: rotation and brightness;
-* `files`: finds, checks and downloads published files.
+* `files`: finds, checks and downloads published files;
+* `profile`: looks at own files and chooses the fields of their source.
 
 Everything here is NumPy. Importing the package starts no process and writes nothing; only a data set that downloads
 itself writes files.

@@ -87,7 +87,7 @@ def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> 
         dataset: the name of the class in ``torchvision.datasets``.
         root: the folder to download into.
         sought: the files that are missing, for the error message.
-        remedy: a sentence that says how else to get them, for the error message.
+        remedy: how else to get them, for the error message.
         allowed: whether downloading is allowed.
 
     Raises:
@@ -99,7 +99,8 @@ def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> 
         with _patience(PATIENCE):
             getattr(importlib.import_module("torchvision.datasets"), dataset)(root, download=True)
     except (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile.TarError) as error:
-        raise absence_error(dataset, sought, f"Downloading it failed ({_reason(error)}). {remedy}") from error
+        reason = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
+        raise absence_error(dataset, sought, f"Downloading it failed ({reason}). {remedy}") from error
 
 
 @contextmanager
@@ -111,8 +112,3 @@ def _patience(seconds: float) -> Iterator[None]:
         yield
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _reason(error: BaseException) -> str:
-    """Return one line that says what went wrong."""
-    return " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__

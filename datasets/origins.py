@@ -53,11 +53,7 @@ def own_places() -> tuple[Path, ...]:
 
 
 def of(module: str) -> Origin:
-    """Return where Python would import ``module`` from, or has imported it from.
-
-    Args:
-        module: a dotted name.
-    """
+    """Return where Python would import ``module``, a dotted name, from, or has imported it from."""
     parts = module.split(".")
     if parts[0] in sys.stdlib_module_names:
         return Origin("python")

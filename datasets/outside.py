@@ -48,10 +48,7 @@ class Declaration:
 
     Attributes:
         room: the room of its slot.
-        name: its name.
-        LABEL: its label.
-        METRICS: the metrics that it measures.
-        PRESETS: its presets, by name.
+        name: its name; LABEL, METRICS and PRESETS are those of `datasets.components.BaseContract`.
         KINDS: the kinds of an attack.
         SEES: what an attack has to see; None if it does not say.
         ADVERSARY: who makes an attack; None if it does not say.
@@ -103,12 +100,7 @@ def offer(
 
 
 def declare(found: Iterable[Declaration], forgotten: Collection[tuple[str, str]] = ()) -> None:
-    """Add declarations that were saved with results; of a component that is declared again, the latest ones count.
-
-    Args:
-        found: the declarations.
-        forgotten: rooms and names of components whose own code counts from now on.
-    """
+    """Add declarations that were saved with results, the latest of a component count, and forget those of rooms and names."""
     global _declared
     kept = {key: one for key, one in _declared.items() if key not in forgotten}
     _declared = kept | {(one.room, one.name): one for one in found}
@@ -190,11 +182,7 @@ def installed() -> dict[str, tuple[Offer, ...]]:
 
 
 def builds_models(file: Path) -> bool:
-    """Return whether a file belongs to an installed distribution that offers models by entry points.
-
-    Args:
-        file: an absolute path without links.
-    """
+    """Return whether a file (without links) belongs to an installed distribution that offers models by entry points."""
     offering = {point.dist.name: point.dist for point in metadata.entry_points(group=f"{GROUP}models") if point.dist}
     return any(_is_installed(dist) and origins.holds(dist, file) for dist in offering.values())
 

@@ -76,7 +76,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     if config.part:
         rows["part"] = rows["part"].replace({"0": "train", "1": "test"})
     where = {"label" if role == "y" else role: f"array {key!r}" for role, key in keys.items()}
-    kept = own.distinct(config, ((x[row].tobytes(), label) for row, label in enumerate(rows["label"])))
+    kept = own.distinct(config, own.keys(x, rows["label"]))
     x, division = x[kept], own.divide(config, rows[kept], path.name, where, "data.y")
     if config.standardize:
         own.refuse_lonely(config)

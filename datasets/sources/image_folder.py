@@ -77,7 +77,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         clients = named_clients(folder / config.clients_file, names)
         rows[clients.columns] = clients
     x = decode(config, folder, names)
-    kept = own.distinct(config, ((x[row].tobytes(), label) for row, label in enumerate(rows["label"])), names)
+    kept = own.distinct(config, own.keys(x, rows["label"]), names)
     where = {"label": f"the layout of {folder}", "group": f"{config.clients_file}"}
     division = own.divide(config, rows[kept], str(folder), where, "data.path")
     if config.standardize:

@@ -133,8 +133,8 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         for c, demand in enumerate(counts.sum(axis=0))
         if demand > available[c]
     ]
-    share = _test_share(config, data_config)
-    for i, (total, held_out) in enumerate(zip(counts.sum(axis=1), _own_tests(counts, share).sum(axis=1), strict=True)):
+    share, tests = _own_tests(config, data_config, counts)
+    for i, (total, held_out) in enumerate(zip(counts.sum(axis=1), tests.sum(axis=1), strict=True)):
         validation = data_config.validation_count(held_out)
         if not validation < held_out < total:
             besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
@@ -153,7 +153,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
 def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:
     """Assign each example to a purpose, with the cuts that the module's docstring shows; `shortages` must be empty."""
     counts, shared = _asked(config, data_config, source), isinstance(data_config, SharedTestConfig)
-    tests = _own_tests(counts, _test_share(config, data_config))
+    _, tests = _own_tests(config, data_config, counts)
     table = np.vstack([_training(data_config, source)[0], tests, counts - tests])
     shadow, *parts_of_clients, leftover = cut(source.train.y, table, rng_for("partition"))
     own_tests, own = parts_of_clients[: len(counts)], parts_of_clients[len(counts) :]
@@ -247,15 +247,12 @@ def _asked(config: Config, data_config: SourceConfig, source: Source) -> Ints:
     return by_shares(available, config.shares or (1.0,) * data_config.clients)
 
 
-def _test_share(config: Config, data_config: SourceConfig) -> float:
-    if config.test_share is not None:
-        return config.test_share
-    return data_config.held_out if isinstance(data_config, HeldOutConfig) else TEST_SHARE
-
-
-def _own_tests(counts: Ints, share: float) -> Ints:
-    """Return the examples that each client tests on, [clients, classes]."""
-    return np.array([portions(row, round(share * row.sum())) for row in counts])
+def _own_tests(config: Config, data_config: SourceConfig, counts: Ints) -> tuple[float, Ints]:
+    """Return the share of its examples that a client tests on, and how many they are, [clients, classes]."""
+    share = config.test_share
+    if share is None:
+        share = data_config.held_out if isinstance(data_config, HeldOutConfig) else TEST_SHARE
+    return share, np.array([portions(row, round(share * row.sum())) for row in counts])
 
 
 def _training(data_config: SourceConfig, source: Source) -> tuple[Ints, Ints]:

@@ -123,7 +123,13 @@ def _assign(config: Config, data_config: SourceConfig, source: Source, rng_for: 
     (training,) = pool.clients
     by_class = [training[source.train.y[training] == label] for label in range(source.classes)]
     parts = shares(config, data_config.clients, by_class, rng)
-    _refuse_empty(config, data_config, parts)
+    if empty := [client for client, rows in enumerate(parts) if not len(rows)]:
+        seed = "the run's seed" if data_config.split_seed is None else f"data.split_seed {data_config.split_seed}"
+        others = f", and neither do {len(empty) - 1} others" if len(empty) > 1 else ""
+        raise DataError(
+            f"data.split.alpha: with alpha {config.alpha:g} and {seed} client {empty[0]} gets no example{others}; raise "
+            "data.split.alpha, lower data.clients, or set another data.split_seed"
+        )
     # In random order, so that the first examples of a client are not all of one class.
     limit = data_config.examples_per_client
     clients = tuple(rng.permutation(rows)[:limit] for rows in parts)
@@ -238,14 +244,3 @@ def _too_few_for_test(config: Config, data_config: SourceConfig, source: Source)
         f"{key}: {shadow} examples for the shadow set and {config.nonmember_size} non-members{besides} leave none of the "
         f"{examples} test examples of {source.name} to measure accuracy on"
     ]
-
-
-def _refuse_empty(config: Config, data_config: SourceConfig, parts: Sequence[Ints]) -> None:
-    empty = [client for client, rows in enumerate(parts) if not len(rows)]
-    if empty:
-        seed = "the run's seed" if data_config.split_seed is None else f"data.split_seed {data_config.split_seed}"
-        raise DataError(
-            f"data.split.alpha: with alpha {config.alpha:g} and {seed} client {empty[0]} gets no example"
-            + (f", and neither do {len(empty) - 1} others" if len(empty) > 1 else "")
-            + "; raise data.split.alpha, lower data.clients, or set another data.split_seed"
-        )

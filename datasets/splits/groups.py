@@ -98,7 +98,8 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of two groups, which is deterministic in ``rng_for``; `shortages` must be empty."""
     assigned = roles.assign(data_config, source, rng_for("partition"))
-    groups = _groups(config, data_config.clients, rng_for("groups"))
+    groups = np.zeros(data_config.clients, np.int64)
+    groups[rng_for("groups").permutation(len(groups))[: minority_size(config, len(groups))]] = MINORITY
     strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))
     owning, placing = rng_for("test_owners"), rng_for("test_strengths")
 
@@ -134,13 +135,6 @@ def remark(config: Config, data_config: SourceConfig) -> str | None:
 def minority_size(config: Config, clients: int) -> int:
     """Return how many of ``clients`` are the minority: the ratio, rounded to whole clients (a half to even)."""
     return round(config.minority_ratio * clients)
-
-
-def _groups(config: Config, clients: int, rng: np.random.Generator) -> Ints:
-    """Draw the group of each client, [clients]."""
-    groups = np.zeros(clients, np.int64)
-    groups[rng.permutation(clients)[: minority_size(config, clients)]] = MINORITY
-    return groups
 
 
 def _strengths(config: Config, groups: Ints, owner: Ints, rng: np.random.Generator) -> tuple[Floats, Floats]:

@@ -58,7 +58,12 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         ]
     found, able = _unfit(config, data_config, source)
     if not found and data_config.clients > len(able):
-        found.append(_too_many(data_config, source, able))
+        names = [source.subject_names[client] for client in able]
+        more = ", ..." if len(names) > 8 else ""
+        found.append(
+            f"data.clients: {source.name} has {len(names)} clients with enough examples ({', '.join(names[:8])}{more}), fewer "
+            f"than {data_config.clients}; write clients: {len(names)}"
+        )
     if not found and data_config.clients == len(able):
         try:
             _quotas(config, data_config, source, able)
@@ -171,15 +176,6 @@ def _named(source: Source, clients: Ints) -> str:
         return f"client {names[0]} has"
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"clients {', '.join(names[:5])}{more} have"
-
-
-def _too_many(data_config: SourceConfig, source: Source, able: Ints) -> str:
-    names = [source.subject_names[client] for client in able]
-    more = ", ..." if len(names) > 8 else ""
-    return (
-        f"data.clients: {source.name} has {len(names)} clients with enough examples ({', '.join(names[:8])}{more}), fewer "
-        f"than {data_config.clients}; write clients: {len(names)}"
-    )
 
 
 def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, ...]:

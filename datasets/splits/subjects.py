@@ -111,7 +111,13 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         held_out = _held_out(config, len(windows))
         count = int(held_out.sum())
         tests = count - data_config.validation_count(count)
-        _refuse_empty(subjects[s], len(windows), count, tests)
+        if not 0 < tests <= count < len(windows):
+            validation = f" ({tests} for testing, {count - tests} for validation)" if tests < count else ""
+            raise DataError(
+                f"data.split: of the {len(windows)} windows kept of subject {subjects[s]}, {count} are held out{validation} "
+                f"and {len(windows) - count} trained on; each must be at least 1. Keep more (data.split.activity_sample: "
+                "false, a larger data.examples_per_client), hold out another share, or change data.split_seed"
+            )
         testing.append(windows[held_out][:tests])
         validating.append(windows[held_out][tests:])
         training.append(windows[~held_out])
@@ -145,17 +151,6 @@ def _held_out(config: Config, windows: int) -> np.ndarray:
     if config.holdout == "random":
         return place < math.ceil(config.test_share * windows)
     return place % config.folds == config.fold
-
-
-def _refuse_empty(subject: int, windows: int, held_out: int, tests: int) -> None:
-    if tests > 0 and held_out < windows:
-        return
-    validation = f" ({tests} for testing, {held_out - tests} for validation)" if tests < held_out else ""
-    raise DataError(
-        f"data.split: of the {windows} windows kept of subject {subject}, {held_out} are held out{validation} and "
-        f"{windows - held_out} trained on; each must be at least 1. Keep more (data.split.activity_sample: false, a larger "
-        f"data.examples_per_client), hold out another share, or change data.split_seed"
-    )
 
 
 def _shadow(data_config: HeldOutConfig, others: Ints, rng: np.random.Generator) -> Ints:

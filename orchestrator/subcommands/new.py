@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from orchestrator import FINISHED
 
 if TYPE_CHECKING:
-    from datasets.profile import Profile
     from orchestrator.config.errors import ConfigProblem
     from orchestrator.config.sweep_file import Sweep
 
@@ -45,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the sweep file; return the exit code. Raises ConfigError, and then nothing was written."""
-    from datasets.federation import DataError
+    from datasets.federation import DataError, printable
     from datasets.profile import profile
     from orchestrator.config.errors import ConfigError, ConfigProblem
     from orchestrator.config.new_sweep import new_sweep
@@ -63,7 +62,11 @@ def execute(options: argparse.Namespace) -> int:
     if problems:
         raise ConfigError(problems)
     sweep = _write(text, output)
-    _say(found, sweep, output)
+    run = sweep.runs[0]
+    print("\n".join(map(printable, found.notes)))
+    print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
+    print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
+    print(f"      fedpriv run {output}             runs it")
     return FINISHED
 
 
@@ -118,13 +121,3 @@ def _write(text: str, output: Path) -> Sweep:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     return replace(sweep, path=output)
-
-
-def _say(found: Profile, sweep: Sweep, output: Path) -> None:
-    from datasets.federation import printable
-
-    run = sweep.runs[0]
-    print("\n".join(map(printable, found.notes)))
-    print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
-    print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
-    print(f"      fedpriv run {output}             runs it")
