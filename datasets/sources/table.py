@@ -177,7 +177,9 @@ def to_source(
     frame = frame[frame[config.label].notna()]
     groups = frame.groupby([*kinds, config.label], dropna=False, sort=False).ngroup()
     frame = frame[own.distinct(config, groups, [f"row {row + 1}" for row in frame.index])]
-    rows = frame.rename(columns=role_of | {"\0part": "part"}).drop(columns=list(kinds))
+    rows = frame[list(role_of)].rename(columns=role_of)  # a feature may have the name of a role
+    if parts and not config.part:
+        rows["part"] = frame["\0part"]
     where = {role: f"column {quoted(column)}" for column, role in role_of.items()}
     division = own.divide(config, rows, name, where, "data.label")
     features, train = frame[list(kinds)], ~division.test

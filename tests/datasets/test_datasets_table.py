@@ -240,6 +240,11 @@ def test_duplicates_are_dropped_or_kept_if_asked(tmp_path: Path) -> None:
     assert dropped.subjects is not None and dropped.subjects.tolist() == [1, 0, 0, 1, 0]
 
 
+def test_a_feature_may_have_the_name_of_a_role(tmp_path: Path) -> None:
+    renamed = SMALL.replace("id,age,sex,smokes", "id,label,client,group", 1)
+    assert same(read(tmp_path, renamed), read(tmp_path))
+
+
 def test_columns_of_codes_are_categories_if_listed(tmp_path: Path) -> None:
     source = read(tmp_path, SMALL.replace("p3,30,", "p3,old,"), categories="age", features=("age",))
     assert source.train.x.tolist() == np.eye(4)[[0, 1, 3, 2]].tolist()  # 10, 20, 40, old
