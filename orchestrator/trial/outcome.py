@@ -6,7 +6,6 @@ when the trial began, in seconds since the epoch.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -31,12 +30,12 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     Raises:
         DamageError: rows of the trial were damaged or deleted while it ran.
     """
-    tables = {name: trial.rows(name) for name in TABLES}
-    over = Outcome(tables["rounds"].to_pylist(), trial.state.spent, trial.data.sizes, trial.state.canaries)
+    tables, state = {name: trial.rows(name) for name in TABLES}, trial.state
+    over = Outcome(tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries)
     metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(tables["clients"])
+    files = _files(tables.__getitem__) | {folder.model.name: save(trial.arrays())}
     model = {"shape": list(trial.data.shape), "classes": trial.data.classes}
-    record = _record("finished", identity, began, metrics, resumed=trial.state.resumed) | {"model": model}
-    return write_record(folder, record, identity.run, _files(tables) | {folder.model.name: save(trial.arrays())})
+    return _write(folder, identity, began, "finished", files, state.resumed, metrics=metrics, model=model)
 
 
 def give_up(
@@ -46,11 +45,11 @@ def give_up(
     files: dict[str, bytes] = {}
     if trial is not None:
         try:
-            files = _tables(trial.rows)
+            files = _files(trial.rows)
         except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
             status, reason = "failed", str(error)
     resumed = trial.state.resumed if trial is not None else ()
-    return write_record(folder, _record(status, identity, began, reason=reason, resumed=resumed), identity.run, files)
+    return _write(folder, identity, began, status, files, resumed, reason=reason)
 
 
 def stop(
@@ -64,13 +63,12 @@ def stop(
     try:
         saved = Saved.of(folder, {})
         state = saved.load(saved.state or "")
-        files = _tables(lambda name: saved.rows(state.start, name))
+        files = _files(lambda name: saved.rows(state.start, name))
     except DamageError as error:
-        return write_record(folder, _record("failed", identity, began, reason=str(error)), identity.run, {})
+        return _write(folder, identity, began, "failed", {}, reason=str(error))
     reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
-    record = _record("stopped", identity, began, reason=reason, resumed=state.resumed)
     stopped = {"by": by, "round": round_ + 1, "value": value}
-    return write_record(folder, record | {"stopped": stopped}, identity.run, files)
+    return _write(folder, identity, began, "stopped", files, state.resumed, reason=reason, stopped=stopped)
 
 
 def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
@@ -84,32 +82,29 @@ def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
     return [SECRET_NOISE, *again]
 
 
-def _tables(read: Callable[[str], pa.Table]) -> dict[str, bytes]:
-    return _files({name: read(name) for name in TABLES})
-
-
-def _files(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
+def _files(read: Callable[[str], pa.Table]) -> dict[str, bytes]:
     """The files of the tables that have rows."""
-    return {f"{name}.parquet": table_bytes(rows) for name, rows in tables.items() if len(rows)}
+    return {f"{name}.parquet": table_bytes(rows) for name in TABLES if len(rows := read(name))}
 
 
-def _record(
-    status: str,
+def _write(
+    folder: TrialFolder,
     identity: TrialIdentity,
     began: float,
+    status: str,
+    files: Mapping[str, bytes],
+    resumed: Iterable[int] = (),
     metrics: Mapping[str, Any] | None = None,
     reason: str | None = None,
-    resumed: Iterable[int] = (),
+    **more: Any,
 ) -> dict[str, Any]:
-    """What is recorded of a trial; metrics that are NaN are left out."""
-    measured = {
-        name: value for name, value in (metrics or {}).items() if not (isinstance(value, float) and math.isnan(value))
-    }
+    """Write the files of a trial and its record, from which metrics that are NaN are left out."""
     record: dict[str, Any] = {
         "status": status,
         "reason": reason,
-        "metrics": measured,
+        "metrics": {name: value for name, value in (metrics or {}).items() if value == value},
         "seconds": max(time.time() - began, 0.0),  # clocks are set back now and then
         "origin": origin(identity.run["training"]["device"]) | dict(identity.hashes),
     }
-    return record | ({"notes": notes} if (notes := secrecy(identity.run, resumed)) else {})
+    record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}
+    return write_record(folder, record | more, identity.run, files)

@@ -236,13 +236,6 @@ def test_a_pair_that_diverged_is_dropped_and_said(tmp_path, monkeypatch, replica
     assert (keeper.answers.inside[0::2] ^ keeper.answers.inside[1::2]).all()
 
 
-def test_the_pairs_of_which_neither_diverged():
-    confidence = np.zeros((8, 3))
-    confidence[2, 1] = np.nan
-    confidence[7] = np.inf
-    assert _halves.complete_pairs(confidence).tolist() == [True, True, False, False, True, True, False, False]
-
-
 # Tasks
 
 
