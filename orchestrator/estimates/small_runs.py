@@ -136,6 +136,7 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
         test_owner=test_owner,
         nonmembers=nonmembers,
         nonmember_owner=nonmember_owner,
+        shadow=data.shadow[: 2 * clients * examples],  # half of which a shadow model is trained on
         **{name: getattr(data, name)[:clients] for name in by_client},
     )
 
