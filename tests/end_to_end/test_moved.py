@@ -73,14 +73,6 @@ def test_copied_and_both_go_on(copied, tiny, expected, tmp_path):
     whole(expected, new)
 
 
-def test_the_folder_of_the_sweep_alone_is_moved_to_other_results(copied, tiny, expected, tmp_path):
-    """Their store knows nothing of it, and is told all."""
-    new = tmp_path / "others"
-    new.mkdir()
-    shutil.move(copied / "tiny", new / "tiny")
-    resumed(tiny, expected, new)
-
-
 def test_moved_when_it_was_complete(tiny, expected, tmp_path):
     """Nothing is left to train, but the store has to follow; and another store has to be told."""
     places = [tmp_path / name for name in ("results", "archive", "others")]

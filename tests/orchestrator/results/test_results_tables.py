@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,76 +27,64 @@ def written(path: Path, rows) -> bytes:
     return path.read_bytes()
 
 
-class TestTypes:
-    def test_rows(self, tmp_path):
-        write_table(tmp_path / "t", ROWS)
-        table = read_table(tmp_path / "t")
-        assert table.column_names == ["round", "accuracy", "group", "member", "purity", "loss"]
-        assert [str(kind) for kind in table.schema.types] == ["int64", "double", "string", "bool", "double", "double"]
-        assert table["accuracy"].to_pylist() == [0.25, None, None]
-        assert table["loss"].to_pylist() == [None, 1.0, 0.5]
-        assert table["purity"].to_pylist() == [None, None, None]
-
-    @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-    def test_floats_are_double(self, kind):
-        for column in (
-            np.array([0.5, np.nan], kind),
-            [kind(0.5), kind("nan")],
-            pa.array(np.array([0.5, np.nan], kind)),
-        ):
-            assert as_table({"a": column})["a"].to_pylist() == [0.5, None]
-            assert as_table({"a": column}).schema.field("a").type == pa.float64()
-
-    @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64])
-    def test_integers_are_int64(self, kind):
-        for column in (np.array([1, 2], kind), [kind(1), kind(2)], [kind(1), 2]):
-            assert as_table({"a": column}) == pa.table({"a": pa.array([1, 2], pa.int64())})
-
-    def test_the_three_ways_to_give_rows_are_one(self, tmp_path):
-        rows = [{"client": i, "loss": i / 3, "group": "ab"[i % 2]} for i in range(10)]
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        arrays = {name: np.array(values) for name, values in columns.items()}
-        arrays["group"] = np.array(columns["group"], dtype=object)
-        expected = written(tmp_path / "t", rows)
-        given_as = [iter(rows), columns, arrays, pa.table(columns), pa.table(columns).slice(0, 10).to_batches()[0]]
-        given_as[-1] = pa.Table.from_batches([given_as[-1].slice(0, 4), given_as[-1].slice(4)])
-        given_as.append(pa.table({**columns, "group": pa.array(columns["group"]).dictionary_encode()}))
-        for rows_ in given_as:
-            assert written(tmp_path / "t", rows_) == expected
-
-    @pytest.mark.parametrize("value", [[1], {"a": 1}, b"bytes", object(), 1j, np.zeros(2)])
-    def test_other_values_are_refused(self, value):
-        with pytest.raises((TypeError, ValueError)):
-            as_table([{"a": value}])
-
-    def test_text_among_numbers_and_columns_of_different_lengths_are_refused(self):
-        for mixed in ([{"a": 1}, {"a": "one"}], [{"a": 0.5}, {"a": "one"}], {"a": [1], "b": [1, 2]}):
-            with pytest.raises((TypeError, ValueError)):
-                as_table(mixed)
-
-    def test_no_rows(self, tmp_path):
-        for nothing in ([], {}, {"a": []}):
-            write_table(tmp_path / "t", nothing)
-            assert len(read_table(tmp_path / "t")) == 0
+def test_rows_get_our_types_and_null_is_what_is_missing(tmp_path):
+    write_table(tmp_path / "t.parquet", ROWS)
+    table = read_table(tmp_path / "t.parquet")
+    assert table.column_names == ["round", "accuracy", "group", "member", "purity", "loss"]
+    assert [str(kind) for kind in table.schema.types] == ["int64", "double", "string", "bool", "double", "double"]
+    columns = {name: table[name].to_pylist() for name in ("accuracy", "loss", "purity")}
+    assert columns == {"accuracy": [0.25, None, None], "loss": [None, 1.0, 0.5], "purity": [None] * 3}
+    frame = pd.read_parquet(tmp_path / "t.parquet")
+    assert math.isnan(frame["purity"][0]) and frame["round"].dtype == "int64"
 
 
-class TestBytes:
-    def test_nothing_but_the_rows_is_in_the_file(self, tmp_path):
-        write_table(tmp_path / "t", pa.table({"a": [1]}).replace_schema_metadata({"pandas": "{}"}))
-        file = pq.ParquetFile(tmp_path / "t")
-        assert file.metadata.metadata is None
-        assert file.metadata.num_row_groups == 1
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_are_double(kind):
+    array = np.array([0.5, np.nan], kind)
+    for column in (array, [kind(0.5), kind("nan")], pa.array(array)):
+        assert as_table({"a": column}) == pa.table({"a": pa.array([0.5, None], pa.float64())})
 
-    def test_one_row_group_however_many_rows(self, tmp_path):
-        write_table(tmp_path / "t", {"a": np.arange(1_200_000)})
-        assert pq.ParquetFile(tmp_path / "t").metadata.num_row_groups == 1
 
-    def test_pandas_reads_it(self, tmp_path):
-        pandas = pytest.importorskip("pandas")
-        write_table(tmp_path / "t.parquet", ROWS)
-        frame = pandas.read_parquet(tmp_path / "t.parquet")
-        assert math.isnan(frame["purity"][0])
-        assert frame["round"].dtype == "int64"
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64])
+def test_integers_are_int64(kind):
+    for column in (np.array([1, 2], kind), [kind(1), kind(2)], [kind(1), 2]):
+        assert as_table({"a": column}) == pa.table({"a": pa.array([1, 2], pa.int64())})
+
+
+def test_the_three_ways_to_give_rows_are_one(tmp_path):
+    rows = [{"client": i, "loss": i / 3, "group": "ab"[i % 2]} for i in range(10)]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    arrays["group"] = np.array(columns["group"], dtype=object)
+    batch = pa.table(columns).to_batches()[0]
+    parts = pa.Table.from_batches([batch.slice(0, 4), batch.slice(4)])
+    encoded = pa.table({**columns, "group": pa.array(columns["group"]).dictionary_encode()})
+    expected = written(tmp_path / "t", rows)
+    for given_as in (iter(rows), columns, arrays, pa.table(columns), parts, encoded):
+        assert written(tmp_path / "t", given_as) == expected
+
+
+MIXED = [[{"a": 1}, {"a": "one"}], [{"a": 0.5}, {"a": "one"}], {"a": [1], "b": [1, 2]}]
+OTHER = [[{"a": value}] for value in ([1], {"a": 1}, b"bytes", object(), 1j, np.zeros(2))]
+
+
+@pytest.mark.parametrize("rows", [*MIXED, *OTHER])
+def test_other_values_mixtures_and_lengths_are_refused(rows):
+    with pytest.raises((TypeError, ValueError)):
+        as_table(rows)
+
+
+@pytest.mark.parametrize("rows", [[], {}, {"a": []}])
+def test_no_rows(tmp_path, rows):
+    write_table(tmp_path / "t", rows)
+    assert len(read_table(tmp_path / "t")) == 0 == len(join_tables([]))
+
+
+def test_nothing_but_the_rows_is_in_the_file_in_one_group_however_many(tmp_path):
+    rows = pa.table({"a": np.arange(1_200_000)}).replace_schema_metadata({"pandas": "{}"})
+    write_table(tmp_path / "t", rows)
+    file = pq.ParquetFile(tmp_path / "t")
+    assert file.metadata.metadata is None and file.metadata.num_row_groups == 1
 
 
 numbers = st.one_of(
@@ -137,7 +126,3 @@ def test_a_table_is_what_it_was_made_of(tmp_path_factory, rows):
             missing = expected is None or (not isinstance(expected, str) and math.isnan(expected))
             assert value is None if missing else value == expected
     assert written(path, table) == first
-
-
-def test_joining_nothing():
-    assert len(join_tables([])) == 0

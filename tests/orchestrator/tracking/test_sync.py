@@ -7,13 +7,12 @@ import json
 import shutil
 import sqlite3
 import zlib
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orchestrator.results.paths import Folder
-from orchestrator.tracking import projection
 from orchestrator.tracking.labels import VIEW_TAG
 from orchestrator.tracking.store import artifacts, connect, set_store_aside
 from orchestrator.tracking.sync import MlflowSweep, Synced
@@ -146,7 +145,7 @@ def test_a_run_that_a_user_deleted_stays_deleted_until_its_trial_changes(folder)
     assert synced(folder).runs == 1 and "ifca0" in Held(folder).runs
 
 
-@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("copied", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_moved_folder_has_its_artifacts_where_it_is(folder, copied):
     synced(folder)
     before, former = Held(folder).everything(), folder.path.parent
@@ -166,19 +165,15 @@ class KilledError(BaseException):
     """As a process that is killed."""
 
 
-def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch):
+REQUESTS = ("create_experiment", "create_run", "log_batch", "set_tag", "log_artifact", "set_terminated", "delete_run")
+
+
+@pytest.mark.parametrize("kill", [9, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (0, 2, 40))])
+def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch, kill):
     """Of a first sync, and of one after the store was altered."""
     from mlflow import MlflowClient
 
-    for name in (
-        "create_experiment",
-        "create_run",
-        "log_batch",
-        "set_tag",
-        "log_artifact",
-        "set_terminated",
-        "delete_run",
-    ):
+    for name in REQUESTS:
         real = getattr(MlflowClient, name)
 
         def counted(*given, _real=real, **named):
@@ -189,25 +184,19 @@ def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch
             return _real(*given, **named)
 
         monkeypatch.setattr(MlflowClient, name, counted)
-    left = 10**9
-    synced(folder)
-    expected = Held(folder).everything()
-    for kill in (0, 2, 9, 40):
-        set_store_aside(folder.path.parent)
+    for first in (True, False):
+        if not first:
+            in_the_store(folder, "delete from tags where key = 'fedpriv.manifest'", "delete from metrics")
         left = kill
-        with suppress(KilledError):
+        with pytest.raises(KilledError):
             synced(folder)
         left = 10**9
         synced(folder)
-        assert Held(folder).everything() == expected, kill
-        assert synced(folder).runs == 0
-        in_the_store(folder, "delete from tags where key = 'fedpriv.manifest'", "delete from metrics")
-        left = kill
-        with suppress(KilledError):
-            synced(folder)
-        left = 10**9
-        synced(folder)
-        assert Held(folder).everything() == expected, kill
+        if first:
+            expected = Held(folder).everything()
+            assert expected.keys() == {"", *TRIALS} and synced(folder).runs == 0
+            assert all(points[5]["run/round"][-1] == (3, 3.0) for trial, points in expected.items() if trial)
+        assert Held(folder).everything() == expected
 
 
 def test_another_store_is_filled_with_all_sweeps(folder):
@@ -228,11 +217,6 @@ def test_what_a_user_adds_to_a_run_stays(folder):
     held.client.log_metric(held.ids["ifca0"], "mine", 1.0)
     held.client.set_tag(held.ids["ifca0"], "mlflow.note.content", "my own words")
     assert synced(folder).runs == 0
-
-
-def test_settings_have_names_of_their_own():
-    swept = [{"a.ratio": a, "b.clip": b, "seed": seed} for a in (0.1, 0.100001) for b in (1, 2) for seed in (0, 1)]
-    assert len({projection.setting_name(one) for one in swept}) == 4
 
 
 @pytest.mark.slow
