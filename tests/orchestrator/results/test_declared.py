@@ -16,9 +16,7 @@ from orchestrator.config.own_code import install
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report import write_report
 from orchestrator.report.vocabulary import component_label
-from orchestrator.results.declared import believe
-from orchestrator.results.paths import Folder
-from orchestrator.results.sweeps import read_sweep
+from orchestrator.results.declared import believe, declared
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
 
@@ -132,15 +130,9 @@ def test_a_saved_declaration_does_not_stand_for_a_component_of_ours() -> None:
     assert component_label("attacks.0", "sia") != "not ours"
 
 
-def test_without_own_code_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "run_sweep", run_sweep_inline)
-    base = {
-        "rounds": 1,
-        "data": {"name": "digits", "clients": 2, "examples_per_client": 10, "split": "dirichlet"},
-        "model": "mlp",
-    }
-    results = fedpriv.run({"name": "plain", "base": base}, results=tmp_path)
-    assert read_sweep(Folder(results.folder)).facts["declared"] == []
+def test_without_own_code_nothing_is_declared() -> None:
+    forget_code()
+    assert declared() == []
 
 
 def test_an_own_model_is_built_where_its_code_is_named(own: tuple[Path, dict[str, bytes]]) -> None:
