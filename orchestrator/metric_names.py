@@ -282,13 +282,7 @@ PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|major
 class Shown:
     """A column of a table of metrics, for one kind of sweep.
 
-    Attributes:
-        heading: the text above the column, with line breaks.
-        metrics: the metrics whose values share a cell.
-        rank: its importance; where space is short, the columns of highest rank are left out first.
-        digits: digits after the decimal point.
-        interval: whether a confidence interval is shown beside the mean.
-        round: name of the metric that holds the round of the value; empty if it is the last round's.
+    The fields are those of `Column`; the metrics share its cells.
     """
 
     heading: str
@@ -357,11 +351,7 @@ def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
     """The columns of a table on the terminal.
 
     If the sweep has no accuracy by group or by test set, the overall accuracy comes first. Metrics without a declared
-    column are shown only if there is nothing else to show.
-
-    Args:
-        names: the metrics that the sweep has measured.
-        live: choose the columns of the live table instead of those of the final summary.
+    column are shown only if there is nothing else to show. ``live`` chooses the columns of the live table.
     """
     about, columns = kind(names), list[Shown]()
     for one in metrics().values():

@@ -59,12 +59,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A sweep compared with the published numbers.
-
-    Attributes:
-        lines: the numbers with a counterpart in the sweep.
-        unprinted: by paper, the fields of our runs on which neither the paper nor its code says anything, with our values.
-    """
+    """The numbers with a counterpart in a sweep, and by paper our values of fields of which it and its code say nothing."""
 
     lines: tuple[Line, ...] = ()
     unprinted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

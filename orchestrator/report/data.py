@@ -121,11 +121,6 @@ def swept_settings(
     A mapping (a slot that was swept as a whole) is replaced by those of its entries that differ between trials. A value
     that is missing in a row is taken from the trial's resolved run.
 
-    Args:
-        table: the rows of ``trials.parquet``.
-        declared: the swept keys in the order of the sweep file.
-        configs: the resolved runs by id.
-
     Returns:
         The rows with a plain value for every setting, and the keys of the settings, declared ones first. The keys of
         `REPEATS` are none of them.
@@ -199,12 +194,7 @@ class NoResultsError(FolderError):
 
 @dataclass(frozen=True)
 class Setting:
-    """The repetitions of one setting: trials that differ only in their seed, or in the seed of the partition.
-
-    Attributes:
-        values: the values of the swept keys.
-        trials: the trials, sorted by partition and seed.
-    """
+    """The values of the swept keys, and their repetitions: trials that differ only in their seed or that of the partition."""
 
     values: tuple[Value, ...]
     trials: tuple[Row, ...]
@@ -318,14 +308,7 @@ def read_results(folder: Path) -> Results:
 
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:
-    """Make `Results` from rows in memory.
-
-    Args:
-        folder: the results folder.
-        table: the rows of ``trials.parquet``.
-        declared: the swept keys in the order of the sweep file.
-        configs: the resolved runs by id.
-    """
+    """Make `Results` from rows of ``trials.parquet``, swept keys in the order of the sweep file, and resolved runs by id."""
     table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if "." not in name} - NOT_RESULTS - set(keys)
     measured = {name for name in names if name in metrics() or _is_numeric(name, table)}

@@ -91,10 +91,6 @@ def tidy(results: Results, paired: Sequence[Contrast] = ()) -> pd.DataFrame:
     ``value`` is the mean over ``n`` independent runs, ``low`` and ``high`` the ends of its 95 % interval (a guarantee has
     none), ``chance`` the value by chance. ``difference`` is that from the baseline ``against`` on the same partitions and
     seeds, with the p value of the paired t test, and the same after Holm's correction within its family.
-
-    Args:
-        results: the results of a sweep.
-        paired: its comparisons, see `contrasts`.
     """
     import pandas as pd
 
@@ -132,11 +128,7 @@ def main_metrics(results: Results) -> list[str]:
 
 
 def contrasts(results: Results) -> list[Contrast]:
-    """All comparisons of a sweep in the headline's risk, its accuracy, and `compared_metrics`.
-
-    Returns:
-        The comparisons, with p values corrected by `corrected`; empty if the sweep varies no component of a method.
-    """
+    """All comparisons of a sweep in the headline's risk, its accuracy, and `compared_metrics`, `corrected`."""
     first, made = main_risk(results) or (), list[Contrast]()
     names = dict.fromkeys((*compared_metrics(results), *filter(None, first)))
     for slot in ALGORITHM:
@@ -154,10 +146,6 @@ def corrected(made: Sequence[Contrast], first: Collection[str]) -> list[Contrast
 
     The metrics ``first`` are one family, as they are chosen before anything is measured; the others belong together if they
     belong to one family of metrics (`Metric.family`). More settings, methods or side metrics make no family larger.
-
-    Args:
-        made: the comparisons, with p values of their own.
-        first: the metrics of the headline.
     """
     made = [replace(one, family=HEADLINE if one.metric in first else metric(one.metric).family) for one in made]
     families: dict[tuple[str, ...], list[int]] = {}

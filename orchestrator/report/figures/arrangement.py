@@ -174,9 +174,7 @@ def arrange(results: Results) -> Arrangement | None:
 def by_method(arr: Arrangement, besides: Collection[str] = ()) -> Arrangement:
     """The layout in which each variant of an algorithm has a color, as far as colors suffice; other keys have panels.
 
-    Args:
-        arr: the usual layout.
-        besides: keys that the figure shows in another way.
+    The keys ``besides`` are shown in another way.
     """
     varied = [key for key in _varied(arr.results.keys, arr.trials) if key not in besides]
     slots = [key for key in ALGORITHM if key in varied]

@@ -49,12 +49,7 @@ def catalog() -> dict[str, Drawing]:
 
 
 def figures(results: Results, names: Container[str] | None = None) -> Iterator[tuple[str, Figure]]:
-    """Yield the name and figure of everything that these results can show, one at a time to save memory.
-
-    Args:
-        results: the results of a sweep.
-        names: the figures that are wanted; default: all.
-    """
+    """Yield the name and figure of all that these results can show (or of ``names``), one at a time to save memory."""
     arr = arrange(results)
     for name, draw in catalog().items() if arr else ():
         figure = draw(arr) if arr and (names is None or name in names) else None

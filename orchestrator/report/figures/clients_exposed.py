@@ -129,14 +129,10 @@ def _last_attacked(arr: Arrangement, attack: PerClient, name: str, trial: Row) -
 def _draw(
     ax: Axes, seeds: Sequence[pd.DataFrame], colors: Mapping[str, str], middle: float | None, alike: bool
 ) -> None:
-    """Draw means over seeds with intervals, in the order of the clients' mean exposure.
+    """Draw means over seeds with intervals, in the order of the clients' mean exposure, colored by group.
 
-    Args:
-        ax: the panel.
-        seeds: the clients of each seed.
-        colors: by group.
-        middle: the value by chance if values far below it are as much of a success; else None.
-        alike: whether a client is the same in all seeds; if not, clients of one rank within their group are averaged.
+    ``middle`` is the value by chance where values far below it are as much of a success. Unless clients are ``alike`` in all
+    seeds, those of one rank within their group are averaged.
     """
     import pandas as pd
 

@@ -47,11 +47,6 @@ def save(figure: Figure, file: IO[bytes], form: Format = "png") -> None:
     """Write a figure.
 
     The first call computes the layout, which then stays, so that all forms of a figure look the same.
-
-    Args:
-        figure: the figure.
-        file: where to write.
-        form: the format.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -78,15 +73,7 @@ def svg(figure: Figure) -> str:
 def grid(
     arr: Arrangement, title: str, headings: Sequence[str], across: int = IN_A_ROW, width: float = WIDTH
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with a title and a panel for each heading, at most ``across`` of them side by side.
-
-    Args:
-        arr: the layout, for the title.
-        title: what the figure shows.
-        headings: the titles of the panels.
-        across: the most columns of panels.
-        width: the width of a panel in inches.
-    """
+    """A figure with a title and a panel of ``width`` inches for each heading, at most ``across`` of them side by side."""
     from matplotlib.figure import Figure
 
     columns = _columns(len(headings), across)
@@ -190,14 +177,7 @@ def chance_handles(arr: Arrangement, names: Iterable[str]) -> list[Any]:
 
 
 def marks(ax: Axes, at: Iterable[tuple[float, Estimate]], connected: bool = False, **style: Any) -> None:
-    """Draw the mean of three or more values with its interval, and fewer values as points of their own.
-
-    Args:
-        ax: the panel to draw into.
-        at: horizontal coordinates with their values; a coordinate without a value is left out.
-        connected: whether a line connects the means.
-        style: of Matplotlib's lines.
-    """
+    """Draw the mean of three or more values with its interval, fewer values as points; ``connected`` joins the means."""
     known = [(x, one) for x, one in at if one.n]
     many = [(x, one) for x, one in known if one.n >= FEWEST]
     look: dict[str, Any] = {"linewidth": 1.6, "markersize": 6.5, "capsize": 3} | style
@@ -212,13 +192,7 @@ def marks(ax: Axes, at: Iterable[tuple[float, Estimate]], connected: bool = Fals
 
 
 def mean_note(counts: Collection[int], mean: str = "marks", spread: str = "bars") -> str:
-    """How to read means and intervals.
-
-    Args:
-        counts: the numbers of values of all places.
-        mean: the name of the marks of means.
-        spread: the name of the marks of intervals.
-    """
+    """How to read the marks of means and of their spread, by the numbers of values of all places."""
     counted = [count for count in counts if count] or [1]
     single = "lines" if mean == "lines" else "points"
     if max(counted) < FEWEST:

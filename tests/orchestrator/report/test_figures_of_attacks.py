@@ -13,7 +13,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
 from algorithms.auditing import attacks
-from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
+from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp, mu_of_auc
 from orchestrator.report.data import results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.attacks import RED, audit, audit_example, step
@@ -411,7 +411,7 @@ def test_an_example_is_held_against_the_attack_on_the_final_model(tmp_path: Path
 def test_an_attack_is_held_against_a_claim_at_the_delta_of_the_claim(tmp_path: Path, delta: float) -> None:
     """The stored epsilon of the AUC is at delta 1e-5; at another delta it is that of the same AUC."""
     ax = attacked(tmp_path, [("risk", 10, attacks.of_auc(0.76).epsilon)], delta_example=delta)
-    expected = attacks.of_auc(0.76, delta=delta).epsilon
+    expected = epsilon_gdp(mu_of_auc(0.76), delta)
     assert marked(ax) == {(8.0, round(expected, 3))}
     ends = {float(y) for bar in ax.containers for y in bar.lines[2][0].get_segments()[0][:, 1]}
     lower, upper = (epsilon_gdp(mu_gdp(end, 1e-5), delta) for end in (0.1, 1.0))

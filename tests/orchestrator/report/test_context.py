@@ -1,0 +1,206 @@
+"""What stands beside the numbers: guarantees and their audits, trials that nobody can repeat, and the search behind a sweep."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from orchestrator.report.comparison import compare, published_markdown
+from orchestrator.report.context import (
+    guarantee_lines,
+    refuted,
+    selection_metric,
+    sentences,
+    trial_notes,
+    tuned_sentences,
+)
+from orchestrator.report.data import Results, Setting, read_results, results, rows
+from orchestrator.report.summary import summary_markdown
+from orchestrator.report.terminal import summary_table
+from orchestrator.results.record import SECRET_NOISE
+from tests.support.synthetic_results import ifca_metrics, write_sweep
+
+UNPROTECTED = "none: updates are neither clipped nor noised"
+UNKNOWN = "none: the noise depends on the distance between updates, which is not protected"
+PROTECTED = "dp, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+SAID = {"none": UNPROTECTED, "metric_privacy": UNKNOWN, "global_dp": PROTECTED}
+RED = "\x1b[1;31m"
+
+
+def trial(name: str, seed: int = 0, **other: Any) -> dict[str, Any]:
+    row = {"id": f"{name}{seed}", "status": "finished", "privacy.name": name, "seed": seed, "accuracy": 0.9}
+    return row | {"guarantee": SAID[name]} | other
+
+
+def read(trials: list[dict[str, Any]], swept: tuple[str, ...] = ("privacy.name",)) -> Results:
+    return results(Path(), rows(trials), swept, {})
+
+
+def printed(trials: Any, swept: Any = ("privacy.name",), **given: Any) -> str:
+    """The table on a terminal with colors."""
+    console = Console(width=200, file=io.StringIO(), force_terminal=True, color_system="standard")
+    with console.capture() as shown:
+        console.print(summary_table(trials, swept, width=200, **given))
+    return shown.get()
+
+
+def flat(shown: str) -> str:
+    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", shown).split())
+
+
+def section(trials: list[dict[str, Any]]) -> str:
+    return summary_markdown(read(trials)).split("## Guarantees")[1]
+
+
+def test_every_privacy_component_states_its_guarantee_or_the_reason_in_the_summary_and_on_the_terminal() -> None:
+    trials = [trial(name, seed) for name in SAID for seed in (0, 1)]
+    for label, words in (("vanilla", UNPROTECTED), ("metric privacy", UNKNOWN), ("global-DP", PROTECTED)):
+        assert f"| {label} | {words} |" in section(trials)
+        assert re.search(rf"{re.escape(words)} \((privacy )?{label}\)", flat(printed(trials)))
+
+
+def test_where_nobody_is_protected_by_noise_nothing_is_said_of_guarantees() -> None:
+    trials = [trial("none", seed, epsilon_audit=5400.0) for seed in (0, 1)]
+    assert guarantee_lines(read(trials)) == [] and "epsilon" not in printed(trials)
+    assert "Guarantees" not in summary_markdown(read(trials))
+
+
+def test_dp_sgd_states_both_guarantees() -> None:
+    trials = [trial("none", seed, epsilon_example=3.2, guarantee_example=PROTECTED) for seed in (0, 1)]
+    assert f"| {UNPROTECTED} | {PROTECTED} |" in section(trials)
+    shown = flat(printed(trials))
+    assert f"guarantee for a client: {UNPROTECTED}" in shown and f"guarantee for an example: {PROTECTED}" in shown
+
+
+def test_settings_with_the_same_guarantee_share_a_line_and_epsilons_are_of_one_trial() -> None:
+    trials = [trial("global_dp", lr=lr) | {"training.lr": lr} for lr in (0.1, 0.2)]
+    assert guarantee_lines(read(trials, ("training.lr",))) == [f"guarantee for a client: {PROTECTED}"]
+    assert len(guarantee_lines(read([one | {"epsilon": 3.0} for one in trials], ("training.lr",)))) == 2
+
+
+def test_trials_with_secret_noise_are_counted_in_the_summary_and_on_the_terminal() -> None:
+    again = "resumed after round 2: the noise until then is in the saved models, the noise since then is fresh"
+    notes = (SECRET_NOISE, f"{SECRET_NOISE}; {again}")
+    trials = [*(trial("global_dp", seed, notes=note) for seed, note in enumerate(notes)), trial("none")]
+    assert trial_notes(trials) == [f"2 of 3 trials: {SECRET_NOISE}", f"1 of 3 trials: {again}"]
+    assert f"- 2 of 3 trials: {SECRET_NOISE}." in summary_markdown(read(trials))
+    assert f"note: 2 of 3 trials: {SECRET_NOISE}" in flat(printed(trials))
+    assert "Notes on trials" not in summary_markdown(read([trial("none")]))
+
+
+# Audits by canaries
+
+
+def audit(verdict: str, seed: int = 0, low: float = 3.0, **other: Any) -> dict[str, Any]:
+    figures = {"epsilon": 4.4, "epsilon_audit": low + 1, "epsilon_audit_low": low, "epsilon_audit_high": low + 2}
+    return trial("global_dp", seed, audit_verdict=verdict, **figures, **other)
+
+
+def audits(runs: int, above: int) -> list[dict[str, Any]]:
+    """Audits of an exact claim, whose interval lies above the claim in some runs."""
+    return [audit("not refuted", seed, low=4.5 if seed < above else 3.0) for seed in range(runs)]
+
+
+def audited_line(trials: list[dict[str, Any]]) -> str:
+    lines = [line for line in guarantee_lines(read(trials)) if line.startswith("claimed epsilon, audited")]
+    return lines[0] if lines else ""
+
+
+def test_a_refuted_claim_is_a_word_in_the_summary_and_red_on_the_terminal() -> None:
+    trials = [audit("refuted", 0, low=9.0), audit("not refuted", 1), audit("not refuted", 2), trial("none")]
+    assert audited_line(trials) == "claimed epsilon, audited: refuted in 1 of 3 runs"
+    assert f"| {PROTECTED} | refuted in 1 of 3 runs |" in section(trials) and f"| {UNPROTECTED} | – |" in section(
+        trials
+    )
+    assert f"{RED}refuted in " in printed(trials)
+    assert re.search(rf"{re.escape(RED)} *6\.0", printed(trials))  # the audited epsilon of the setting
+
+
+def test_a_claim_that_stands_is_not_red_and_nothing_is_proved() -> None:
+    trials = audits(3, 0)
+    assert audited_line(trials).endswith("not refuted, which is no proof") and RED not in printed(trials)
+    assert "loose" in audited_line([audit("loose", low=0.1)]) and not audited_line([trial("global_dp")])
+
+
+@pytest.mark.parametrize(
+    ("runs", "above", "chance"),
+    [(3, 1, True), (4, 2, False), (20, 2, True), (20, 3, True), (20, 4, False), (5, 3, False)],
+)
+def test_some_runs_of_an_exact_claim_may_lie_above_it_by_chance(runs: int, above: int, chance: bool) -> None:
+    """Of 20 runs of an exact claim, two or more lie above it in one sweep of eleven: they refute nothing."""
+    assert ("not refuted" in audited_line(audits(runs, above))) == chance
+
+
+def test_how_often_an_exact_claim_is_refuted_by_its_intervals() -> None:
+    """By simulation of runs whose intervals lie above the claim with probability 0.025."""
+    rng = np.random.default_rng(0)
+    for runs in (2, 5, 10, 20):
+        seen = np.bincount(rng.binomial(runs, 0.025, 100_000), minlength=runs + 1) / 100_000
+        assert sum(seen[n] for n in range(runs + 1) if refuted(Setting((), tuple(audits(runs, n))))) < 0.0055
+
+
+# The search behind a sweep
+
+SWEEP = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1, 2]}
+TESTED = "tuned: hyperparameters chosen on the reported test set over 6 trials: accuracy is optimistic"
+EPSILON = "epsilon does not include the search over 6 trials: choosing by results costs privacy, too"
+
+
+def tuned(folder: Path, ending: str, epsilon: str = "") -> Path:
+    """A folder of six trials whose ``sweep.yaml`` has this ending; they state an ``epsilon`` of that name."""
+    extra = {epsilon: 3.0} if epsilon else {}
+    write_sweep(folder, SWEEP, metrics=lambda trial, rng: ifca_metrics(trial, rng) | extra)
+    with (folder / "sweep.yaml").open("a") as file:
+        file.write(ending)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("ending", "metric"),
+    [
+        ("tune: {scheduler: asha}\n", "validation_accuracy"),
+        ("tune: {search: {name: optuna}}\n", "validation_accuracy"),
+        ("tune: {metric: accuracy, mode: max, scheduler: asha}\n", "accuracy"),
+        ("tune: {scheduler: asha}\n\n# --set base.rounds=3\n# --set tune.metric=accuracy\n", "accuracy"),
+        ("tune: {scheduler: asha}\n# --set tune.scheduler=null\n", None),
+        ("\n# --set tune={scheduler: asha, metric: violations}\n", "violations"),
+        ("", None),
+        ("# --set tune.scheduler=asha\nsamples: 3\n", None),  # a remark of the file's own
+        ("tune: [", None),
+    ],
+)
+def test_the_goal_is_read_from_the_results_folder(tmp_path: Path, ending: str, metric: str | None) -> None:
+    assert selection_metric(tuned(tmp_path / "s", ending)) == metric
+    assert tuned_sentences(tmp_path, [{"epsilon": 1.0}]) == []  # without a sweep file nothing is said
+
+
+@pytest.mark.parametrize(
+    ("metric", "chosen"),
+    [
+        ("validation_accuracy", "on validation accuracy over 6 trials"),
+        ("loss", "on training loss over 6 trials"),
+        ("accuracy", "on the reported test set over 6 trials: accuracy is optimistic"),
+        ("test_loss", "on the reported test set over 6 trials: server test loss is optimistic"),
+        ("equalized_odds", "on the reported test set over 6 trials: equalized odds is optimistic"),
+        ("violations", "on violations over 6 trials: its best value is optimistic"),
+    ],
+)
+def test_what_is_said_depends_on_what_was_looked_at(metric: str, chosen: str) -> None:
+    assert sentences(metric, 6, epsilon=True) == [f"tuned: hyperparameters chosen {chosen}", EPSILON]
+    assert len(sentences(metric, 6, epsilon=False)) == 1
+
+
+@pytest.mark.parametrize("epsilon", ["epsilon", "epsilon_example"])
+def test_summary_published_comparison_and_terminal_are_marked(tmp_path: Path, epsilon: str) -> None:
+    folder = tuned(tmp_path / "s", "tune: {metric: accuracy, mode: max, search: optuna}\n", epsilon)
+    made = read_results(folder)
+    shown = flat(printed(made.trials, SWEEP, remarks=tuned_sentences(folder, made.trials)))
+    for page in (summary_markdown(made), published_markdown(made, compare(made)), shown):
+        assert TESTED in page and EPSILON in page
+    assert "tuned" not in summary_markdown(read_results(tuned(tmp_path / "plain", "")))

@@ -1,0 +1,330 @@
+"""The tables of a report: means and intervals by hand, what is empty, what is escaped, what did not finish, what fits."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from orchestrator.report.data import Results, plain, read_results, results, rows, sort_key, text
+from orchestrator.report.frame import COLUMNS, contrasts, tidy
+from orchestrator.report.summary import attacks_markdown, escape, markdown_table, summary_markdown
+from orchestrator.report.terminal import summary_table
+from tests.support.synthetic_results import judged, write_alone, write_finp, write_metric
+
+SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
+
+
+def trial(ident: str, algorithm: str, ratio: float, seed: int, status: str = "finished", **metrics: Any) -> dict:
+    names = {"data.name": "mnist", "clustering.name": algorithm, "privacy.name": "none"}
+    return {"id": ident, "status": status, **names, "seed": seed, "data.split.minority_ratio": ratio, **metrics}
+
+
+def seeds(name: str, *values: float, metric: str = "accuracy", **more: Any) -> list[dict]:
+    return [trial(f"{name}{s}", name, 0.1, s, **{metric: v}, **more) for s, v in enumerate(values)]
+
+
+def read(trials: Sequence[dict], swept: Sequence[str] = SWEPT, configs: Any = None) -> Results:
+    return results(Path("made_up"), rows(trials), swept, configs or {})
+
+
+def summary(trials: Sequence[dict], **given: Any) -> str:
+    return summary_markdown(read(trials, **given))
+
+
+def printed(trials: Any, width: int, swept: Sequence[str] = SWEPT) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(summary_table(trials, swept, title="a sweep", width=width))
+    return console.export_text()
+
+
+def flat(page: str) -> str:
+    return " ".join(page.split())
+
+
+THREE = seeds("ifca", 0.7, 0.8, 0.9)
+
+
+# Means and their intervals
+
+
+def test_the_frame_has_a_row_for_each_setting_and_metric_with_its_test() -> None:
+    made = read([*THREE, *seeds("ifca_mir", 0.65, 0.74, 0.86)])
+    (one,) = contrasts(made)
+    frame = tidy(made, [one])
+    assert list(frame.columns) == [*made.keys, *COLUMNS]
+    baseline, method = (row for _, row in frame.set_index("clustering.name").iterrows())
+    assert (baseline["value"], baseline["n"], baseline["high"]) == (pytest.approx(0.8), 3, 1), "no accuracy of 1.05"
+    assert baseline["low"] == pytest.approx(0.8 - 0.2484138)
+    assert baseline[["p", "p_holm", "chance"]].isna().all()
+    assert (method["difference"], method["p"], method["p_holm"]) == (pytest.approx(-0.05), one.p, one.p_holm)
+
+
+def test_two_seeds_make_no_interval_anywhere() -> None:
+    """Before, the report printed violations as 1.0 ± 12.7 and an accuracy of up to 1.15."""
+    two = [
+        trial(f"t{s}", "ifca", 0.1, s, accuracy=a, violations=v) for s, (a, v) in enumerate(((0.8713, 0), (0.9126, 2)))
+    ]
+    frame = tidy(read(two)).set_index("metric")
+    assert frame.loc["violations", ["value", "n"]].tolist() == [1, 2]
+    assert frame[["low", "high"]].isna().all(axis=None)
+    page, shown = summary(two), printed(two, 100)
+    assert "| 2 | 0.871, 0.913 |" in page and "| 0.0, 2.0 |" in page and "0.871, 0.913" in shown and "0.0, 2.0" in shown
+    assert "±" not in page.replace("setting ± half", "") + shown
+
+
+@pytest.mark.parametrize(
+    ("split_seed", "said"), [(None, "Every seed has its own partition"), (42, "data.split_seed 42")]
+)
+def test_the_summary_says_whether_the_deal_varies(split_seed: int | None, said: str) -> None:
+    configs = {one["id"]: {"data": {"name": "mnist", "split_seed": split_seed}} for one in THREE}
+    assert said in summary(THREE, configs=configs) and said not in summary(THREE)
+
+
+def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_values() -> None:
+    crossed = [
+        trial(f"d{d}s{s}", "ifca", 0.1, s, accuracy=0.5 + 0.1 * d + 0.02 * s) | {"data.split_seed": d}
+        for d in (1, 2, 3)
+        for s in (0, 1)
+    ]
+    one = read(crossed, (*SWEPT, "data.split_seed"))
+    (setting,) = one.settings
+    assert one.keys == ("clustering.name", "data.split.minority_ratio")
+    assert setting.measured("accuracy") == pytest.approx([0.61, 0.71, 0.81])
+    assert setting.estimate("accuracy").half == pytest.approx(0.2484138, abs=1e-6), "as with three seeds, not six"
+    assert "trials with the same partition are averaged first" in summary_markdown(one)
+    assert "mean over 6 runs" in flat(printed(crossed, 200))
+
+
+def test_values_by_chance_stand_beside_the_means() -> None:
+    counted = [
+        trial(
+            f"t{s}", "ifca", 0.1, s, accuracy_majority=0.9, violations=n, violations_null=1.4, mia_accuracy_minority=m
+        )
+        for s, (n, m) in enumerate(((2.0, 0.60), (3.0, 0.61), (4.0, 0.62)))
+    ]
+    page, shown = summary(counted), printed(counted, 120)
+    assert (
+        "| violations (by chance) (clients) |" in page and "| 3.0 ± 2.5 (1.4) |" in page and "3.0 ±2.5 (1.4)" in shown
+    )
+    assert "violations null" not in page, "it has no column of its own"
+    assert "By chance: 0.5 for MIA accuracy, minority model." in page and "by chance: 0.5 for MIA min. model" in shown
+    frame = tidy(read(counted)).set_index("metric")
+    assert frame.loc["violations", "chance"] == frame.loc["violations_null", "value"] == pytest.approx(1.4)
+
+
+def test_the_order_of_the_trials_does_not_change_a_byte() -> None:
+    shuffled = [THREE[i] for i in (2, 0, 1)]
+    assert tidy(read(shuffled)).equals(tidy(read(THREE))) and summary(shuffled) == summary(THREE)
+
+
+def test_a_reader_is_told_which_adversary_a_number_belongs_to() -> None:
+    """One line for all settings if they have the same attacks; otherwise each is said with its settings."""
+    both = seeds("ifca", 0.9, 0.9, 0.9, attacks="sia,shadow_mia,client_mia")
+    other = seeds("ifca_mir", 0.9, 0.9, 0.9, attacks="shadow_mia,made_up")
+    server = "sia by the server, who sees every client's update"
+    line = f"{server}; shadow_mia by anybody who has the models; client_mia by another client, who has all models"
+    assert f"attackers: {line}" in flat(printed(both, 120)) and f"Attackers: {line}." in summary(both).replace("\\", "")
+    shown = flat(printed([*both, *other], 120))
+    assert "shadow_mia by anybody who has the models (clustering IFCA-MIR, minority ratio 0.1)" in shown
+    assert "another client, who has all models (clustering IFCA, minority ratio 0.1)" in shown
+    assert "attackers" not in printed([one | {"attacks": ""} for one in both], 120)
+
+
+# What is empty, unknown, lost, or has to be escaped
+
+
+def test_what_is_missing_is_a_dash_a_count_or_a_line_of_its_own() -> None:
+    lost = trial("bad", "ifca", 0.1, 9, "failed", accuracy=None, reason="worker | died")
+    page = summary([*THREE, lost])
+    assert "4 trials: 3 finished, 1 failed." in page and "All trials have: dataset MNIST, privacy none." in page
+    assert "| IFCA | 0.1 | 3 of 4 | 0.800 (0.552 to 1.000) |" in page
+    assert r"| bad | failed | IFCA | 0.1 | 9 | worker \| died |" in page
+    lacking = trial("t3", "ifca", 0.1, 3, accuracy=None)
+    assert "0.800 (0.552 to 1.000) (3 of 4 seeds)" in summary([*THREE, lacking])
+    assert "| IFCA-MIR | 0.1 | 3 | – |" in summary(
+        [*seeds("ifca", 0.3, 0.3, metric="sia_mean"), *seeds("ifca_mir", 1, 1, 1)]
+    )
+    page = summary([trial("t", "ifca", 0.1, 0, surprise_level=1.5, note="text is no metric")])
+    assert "## Other" in page and "| surprise level |" in page and "no metric" not in page
+
+
+def test_a_family_of_many_metrics_has_several_tables() -> None:
+    names = [f"calibrated_{name}_auc" for name in "abcdefghij"]
+    page = summary([trial(f"t{i}", "ifca", i / 10, 0, **dict.fromkeys(names, 0.7)) for i in range(9)])
+    assert max(line.count("|") for line in page.splitlines()) <= 12
+    assert all(name.replace("_", " ") in page.replace("_", " ") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("a|b", r"a\|b"),
+        ("two\nlines", "two lines"),
+        ("*bold* _it_", r"\*bold\* \_it\_"),
+        ("minority_ratio", "minority_ratio"),
+        ("<b>&amp;`x`[y](z)", r"\<b\>\&amp;\`x\`\[y\](z)"),
+        ("back\\slash", r"back\\slash"),
+    ],
+)
+def test_markdown_shows_text_as_it_is(raw: str, shown: str) -> None:
+    assert escape(raw) == shown
+    lines = markdown_table(["key", "a|b"], [["x", ""], [raw, "1"]], numbers=1).splitlines()
+    assert lines[1] == "| --- | ---: |" and {line.replace(r"\|", "").count("|") for line in lines} == {3}
+
+
+def test_values_are_printed_in_their_shortest_spelling() -> None:
+    values = (None, float("nan"), 0.1 + 0.2, 5.0, True, [0, 25.0], {"b": 1, "a": None})
+    assert list(map(text, values)) == ["", "", "0.3", "5", "true", "[0, 25]", '{"a": null, "b": 1}']
+    assert plain("[0, 25]") == [0, 25] and plain("[Errno 2] gone") == "[Errno 2] gone"
+    assert sorted(["b", 10, None, "none", 9, [0, 5]], key=sort_key) == [None, 9, 10, [0, 5], "none", "b"]
+
+
+# The table on the terminal
+
+GROUPED = {"accuracy": 0.9, "accuracy_majority": 0.95, "accuracy_minority": 0.85, "mia_accuracy_majority": 0.51}
+GROUPED |= {"mia_accuracy_minority": 0.75, "violations": 6.0, "violations_majority": 2.0, "violations_minority": 4.0}
+GROUPED |= {"migrated": 3.0, "purity": 0.9, "seconds_per_round": 1.25}
+
+
+def grouped() -> list[dict]:
+    return [
+        trial(f"{name}{seed}", name, 0.1, seed, **{key: value + 0.01 * seed for key, value in GROUPED.items()})
+        for name in ("ifca", "ifca_mir")
+        for seed in range(3)
+    ]
+
+
+@pytest.fixture(scope="module")
+def finp(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return read_results(write_finp(tmp_path_factory.mktemp("r") / "finp"))
+
+
+@pytest.fixture(scope="module")
+def metric(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return read_results(write_metric(tmp_path_factory.mktemp("r") / "metric"))
+
+
+def head(page: str) -> str:
+    """The headings, column by column."""
+    lines = page.splitlines()
+    return flat(" ".join(lines[1 : next(i for i, line in enumerate(lines) if line.startswith("──"))]))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_the_terminal_table_keeps_within_the_width_and_names_what_does_not_fit(width: int) -> None:
+    page = printed(grouped(), width)
+    assert max(map(len, page.splitlines())) <= width and "…" not in page
+    assert ("0.960 ±.025" if width == 200 else "0.960") in page
+    named = "in the report but too wide for this terminal: " in flat(page)
+    assert named or width > 80
+    assert not named or width < 200
+    assert printed(pd.DataFrame(grouped()), width) == page
+
+
+def test_only_measured_columns_appear_and_a_setting_without_a_result_has_dashes_and_the_reason() -> None:
+    page = printed([trial("f", "none", 0.1, 0, accuracy=0.7, sia_mean=0.3, eod=0.55, purity=None)], 100)
+    assert "EOD" in page and "purity" not in page and "accuracy" in page and "1 seed: values or their mean" in page
+    lost = [trial(f"x{seed}", "none", 0.1, seed, status) for seed, status in enumerate(("diverged", "failed"))]
+    line = next(line for line in printed([*grouped(), *lost], 100).splitlines() if line.startswith("no clustering"))
+    assert line.split()[-3:] == ["–", "1", "diverged"] and not any("0" in word for word in line.split()[3:])
+    assert "no trial has finished" in printed(lost, 100)
+    assert "[red]" in printed([trial("t", "[red]", 0.1, 0, accuracy=0.5)], 100), "brackets are no markup"
+
+
+def test_six_methods_of_finp_stand_in_six_lines_of_a_hundred_columns(finp: Results) -> None:
+    page = printed(finp.trials, 100, finp.keys)
+    assert max(map(len, page.splitlines())) <= 100
+    counted = {word: head(page).count(word) for word in ("accuracy", "SIA", "CoV", "FI", "EOD", "loss")}
+    assert counted == {"accuracy": 1, "SIA": 4, "CoV": 2, "FI": 1, "EOD": 1, "loss": 1}
+    body = [line for line in page.splitlines() if re.match(r"(plain|FinP) .*\d\.\d", line)]
+    assert len(body) == 6 and all("±" in line for line in body)
+    assert "SIA: accuracy of source inference" in flat(page) and re.search(r"by chance: .* for EOD", flat(page))
+    assert "too wide for this terminal: loss FI, rho reliability, converged in round, seconds / round" in flat(page)
+    assert "0.115 for EOD" in summary_markdown(finp) and "EOD by chance" not in summary_markdown(finp)
+
+
+def test_a_protected_federation_shows_accuracies_noise_and_inference(metric: Results) -> None:
+    page, wide = printed(metric.trials, 100, metric.keys), printed(metric.trials, 140, metric.keys)
+    assert all(word in head(page) for word in ("clients", "server", "F1", "epsilon", "noise", "difference", "AUC"))
+    assert "SIA" not in page and max(map(len, page.splitlines())) <= 100
+    dashes = [next(one for one in shown.splitlines() if "vanilla" in one).split().count("–") for shown in (page, wide)]
+    assert dashes == [2, 3]  # neither noise nor an epsilon; nor anything clipped
+    assert "8123.4  0.0125" in page
+    assert "epsilon: for one client and one model at delta 0.00001" in flat(page)
+    said = summary_markdown(metric)
+    assert "## Noise and its account" in said and "loss of the target (nats)" in said and "## Other" not in said
+
+
+def test_what_every_run_measures_changes_nothing_where_there_is_more() -> None:
+    more = [one | {key: value for key, value in judged(0.9).items() if key not in GROUPED} for one in grouped()]
+    assert [printed(more, width) for width in (60, 100, 220)] == [printed(grouped(), width) for width in (60, 100, 220)]
+    page = printed([{"id": "t", "status": "finished", "seed": 0, **judged(0.9)}], 100, ())
+    assert sorted(head(page).split()) == ["/", "accuracy", "round", "seconds"]
+
+
+def test_the_caption_explains_no_column_that_is_not_shown() -> None:
+    def caption(**metrics: float) -> str:
+        return flat(printed([{"id": "t", "status": "finished", "seed": 0, **metrics}], 140, ()).split("──\n")[1])
+
+    assert "MIA: " not in caption(accuracy_minority=0.9, mia_tpr_at_1_fpr_worst=0.1)
+    assert "MIA: " in caption(accuracy=0.9, mia_accuracy_worst=0.6)
+    assert "AUC" not in caption(cia_difference=0.1)
+
+
+# The table of attacks
+
+
+def attack_lines(folder: Path, *tables: list[tuple[str, int, str, str, float]], **given: Any) -> list[str]:
+    """The lines of the table; a run for each table of attack, round, target, metric, value."""
+    columns = ["attack", "round", "target", "metric", "value"]
+    left = iter([pd.DataFrame(table, columns=columns) for table in tables])
+    sweep: dict[str, Any] = {"seed": list(range(len(tables))), "privacy.name": ["none"]}
+    write_alone(folder, sweep, tables=lambda *_: {"attacks": one} if len(one := next(left)) else {}, **given)
+    return [line for line in attacks_markdown(read_results(folder)).splitlines() if line.startswith("|")][2:]
+
+
+def test_the_last_round_of_every_attack_counts_and_single_clients_and_maxima_do_not(tmp_path: Path) -> None:
+    table = [
+        ("loss_threshold", 5, "global", "auc", 0.9),
+        ("loss_threshold", 10, "global", "auc", 0.6),
+        ("loss_threshold", 10, "global", "balanced_accuracy", 0.55),
+        ("gap", 5, "global", "auc", 0.7),
+        ("maximum", 10, "global", "auc", 0.99),
+        ("risk", 10, "global", "auc", 0.6),
+        ("risk", 10, "global", "is_loss_threshold", 1.0),
+        ("fedmia", 10, "clients", "fedmia_loss_auc", 0.71),
+        ("fedmia", 10, "client_3", "fedmia_loss_auc", 0.95),
+    ]
+    assert attack_lines(tmp_path / "s", table) == [
+        "| vanilla | loss_threshold | global | auc | 0.600 | 100% |",
+        "| vanilla | gap | global | auc | 0.700 |  |",
+        "| vanilla | fedmia | clients | fedmia_loss_auc | 0.710 |  |",
+    ]
+    assert attack_lines(tmp_path / "none", []) == []
+
+
+def test_means_are_over_seeds_and_a_variant_that_counted_is_said(tmp_path: Path) -> None:
+    def seed(base: float, share: float) -> list[tuple[str, int, str, str, float]]:
+        places = [(target, "auc", base) for target in ("base", "run_base", "headline")]
+        places += [("headline", "is_base", share), ("run_headline", "is_base", 1.0)]
+        return [("calibrated_mia", 10, *place) for place in places]
+
+    lines = attack_lines(tmp_path / "s", seed(0.6, 0.5), seed(0.62, 1.0), seed(0.64, 1.0))
+    assert lines[0] == "| vanilla | calibrated_mia | base | auc | 0.620 ± 0.050 | 83% |"
+    assert lines[1].endswith("| 100% |") and lines[2].endswith("|  |")
+
+
+def test_a_seed_in_which_nobody_uses_a_model_is_left_out_and_the_line_says_so(tmp_path: Path) -> None:
+    def metrics(run: Any, _: Any) -> dict[str, int]:
+        return {"clients_minority": 0 if run["seed"] == 2 else 4}
+
+    tables = [[("shadow_mia", 8, "minority", "auc", value)] for value in (0.61, 0.69, 0.48)]
+    lines = attack_lines(tmp_path / "s", *tables, metrics=metrics)
+    assert lines == ["| vanilla | shadow_mia | minority | auc | 0.610, 0.690 (2 of 3 seeds) |  |"]
