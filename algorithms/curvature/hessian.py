@@ -114,7 +114,7 @@ class LossSurface:
         """
         with torch.no_grad():
             classes = self.network.module(self.x[:1]).shape[1]
-        each = gradients_each(len(self.y), classes)
+        each = max(1, min(classes - 1, GRADIENTS // len(self.y)))
         if each == classes - 1:
             parts = self._of_all(lambda batch: batch.squared_lengths(roots(batch.p)).sum(0))
             return float(torch.cat(list(parts)).mean()), 0.0
@@ -228,11 +228,6 @@ def hutchinson(
         if abs(mean - before) < tolerance * (abs(mean) + TINY):
             break
     return mean, float(np.std(found, ddof=1) / len(found) ** 0.5) if len(found) > 1 else float("nan")
-
-
-def gradients_each(examples: int, classes: int) -> int:
-    """Return of how many gradients of each example the Gauss-Newton trace is made; with ``classes`` - 1 it is exact."""
-    return max(1, min(classes - 1, GRADIENTS // examples))
 
 
 def roots(p: Tensor) -> Tensor:

@@ -58,15 +58,11 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
         pool = [nn.MaxPool2d(2)] if out != FILTERS[-1] else []
         layers += [nn.Conv2d(channels, out, 3, padding=int(config.padding == "same")), *pool, nn.ReLU()]
         channels = out
-    features = channels * _side(config, height) * _side(config, width)
+    lost = 0 if config.padding == "same" else 2
+    high, wide = (((side - lost) // 2 - lost) // 2 - lost for side in (height, width))  # 28 for 128 (32 with padding)
+    features = channels * high * wide
     layers += [nn.Flatten(), nn.Linear(features, 64), nn.ReLU(), Dropout(config.dropout)]
     layers += [nn.Linear(64, 32), nn.ReLU(), Dropout(config.dropout), nn.Linear(32, classes)]
     for layer in layers:
         layer.init = "xavier"  # type: ignore[assignment]
     return nn.Sequential(*layers)
-
-
-def _side(config: Config, side: int) -> int:
-    """Compute the height or width after the last convolution: 28 for 128 (32 with padding)."""
-    lost = 0 if config.padding == "same" else 2
-    return ((side - lost) // 2 - lost) // 2 - lost

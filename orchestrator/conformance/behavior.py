@@ -82,12 +82,12 @@ def unequal(first: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
         yield f"the same run gave other bytes when it was repeated: {', '.join(differing)}"
 
 
-def attack_problems(slot: Slot, name: str, repeat: bool = True) -> Iterator[str]:
+def attack_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield what is wrong with an attack in a run of two rounds: when it measures what, in which range, and repeatedly."""
     run = described() | {"attacks": [attack(name)]}
     with TemporaryDirectory(prefix="fedpriv-") as made:
         trial, kept = ran(run, Path(made) / "first")
-        again = ran(run, Path(made) / "again")[1] if repeat else kept
+        again = ran(run, Path(made) / "again")[1]
         rows = trial.rows("attacks").to_pydict() if "attacks" in kept else {"attack": []}
         undeclared = list(undeclared_metrics(trial))
     own = [i for i, by in enumerate(rows["attack"]) if by == name]

@@ -66,7 +66,7 @@ def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
     flat = {name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y) for name, part in parts.items()}
     table = replace(images, **flat)
     held_out = HeldOutConfig.model_validate(
-        {field: DIGITS[field] for field in ("clients", "examples_per_client", "shadow_size")}
+        {key: DIGITS[key] for key in ("clients", "examples_per_client", "shadow_size")}
     )
     for source in (images, table):
         people = np.random.default_rng(0).integers(0, SUBJECTS, len(source))

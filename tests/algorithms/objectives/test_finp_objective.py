@@ -235,13 +235,12 @@ def test_beta_zero_is_plain_training_bit_for_bit(network, regularizer, backend):
 # What is refused
 
 
+BF16 = {"precision": "bf16", "backend": "loop"}
+
+
 @pytest.mark.parametrize(
     ("model", "training", "sentence"),
-    [
-        ("resnet56", {}, "batch normalization"),
-        ("keras_cnn", {}, "draws random numbers"),
-        ("mlp", {"precision": "bf16", "backend": "loop"}, "bf16"),
-    ],
+    [("resnet56", {}, "batch normalization"), ("keras_cnn", {}, "draws random numbers"), ("mlp", BF16, "bf16")],
 )
 def test_a_jacobian_is_refused_where_there_is_none_of_a_single_example(model, training, sentence):
     run = {"rounds": 1, "data": "digits", "model": model, "training": training}
