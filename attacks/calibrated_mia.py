@@ -24,10 +24,10 @@ augmentations. A record is compared with what the very model says that its owner
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,7 +236,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     sizes = {"replicas": float(left), "replica_size": size}
     metrics = _metrics(*summaries["headline"]) | {
         "calibrated_loss_auc": summaries["loss"][0]["auc"][0],
-        "calibrated_auc_worst_client": _largest(own["calibrated_auc"]),
+        "calibrated_auc_worst_client": _known(np.nanmax, own["calibrated_auc"]),
         "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, clients, guessing),
     }
     metrics |= {f"calibrated_{name}": value for name, value in sizes.items()}
@@ -279,15 +279,19 @@ class Seen:
         self.group_names, self.names = answers.group_names, answers.names
         self.pair = np.arange(len(self.phi)) // 2
 
+    def crossed(self, method: str, inside: Bools, *chosen: Any) -> Doubles:
+        """Return each replica's scores by the others, if they had the records ``inside`` [replicas, n]."""
+        return calibrated.cross_scores(method, self.phi, inside, self.kind, self.variance, *chosen)
+
     def attack(self, method: str) -> Found:
         """Return what a method finds."""
-        crossed = calibrated.cross_scores(method, self.phi, self.inside, self.kind, self.variance)
+        crossed = self.crossed(method, self.inside)
 
         @cache
         def rehearse(pair: int, replicas: tuple[int, ...]) -> Doubles:
             if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST[method]:  # too few are left without the pair
                 return crossed[list(replicas)]
-            return calibrated.cross_scores(method, self.phi, self.inside, self.kind, self.variance, replicas, pair)
+            return self.crossed(method, self.inside, replicas, pair)
 
         def of_run(first: int) -> Doubles:
             references = calibrated.References(self.phi[first:], self.inside[first:], self.kind)
@@ -329,11 +333,9 @@ class Seen:
         """
         worst = []
         for _ in range(max(1, min(DRAWS, NULL_RECORDS // self.phi.size))):
-            swapped = np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
-            inside = self.inside ^ swapped
-            crossed = calibrated.cross_scores(method, self.phi, inside, self.kind, self.variance)
-            found = of_clients(Targets(crossed, inside, inside), self.owner, clients)
-            worst.append(_largest(found["calibrated_auc"]))
+            inside = self.inside ^ np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
+            found = of_clients(Targets(self.crossed(method, inside), inside, inside), self.owner, clients)
+            worst.append(_known(np.nanmax, found["calibrated_auc"]))
         return float(np.mean(worst))
 
 
@@ -343,7 +345,7 @@ def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[n
     for client in np.unique(owner).tolist():
         own = owner == client
         said, member = found.strict[:, own], found.member[:, own]
-        columns["calibrated_auc"][client] = _mean(targets.aucs(found.scores[:, own], member))
+        columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(found.scores[:, own], member))
         known = ~np.isnan(found.scores[:, own]).any(axis=1)
         if members := int(member[known].sum()):
             columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member)[known].sum() / members
@@ -412,9 +414,5 @@ def _scores(head: Found, seen: Seen) -> Scores:
     )
 
 
-def _mean(values: Doubles) -> float:
-    return NAN if np.isnan(values).all() else float(np.nanmean(values))
-
-
-def _largest(values: Doubles) -> float:
-    return NAN if np.isnan(values).all() else float(np.nanmax(values))
+def _known(of: Callable[[Doubles], float], values: Doubles) -> float:
+    return NAN if np.isnan(values).all() else float(of(values))

@@ -205,18 +205,14 @@ def reserved(config: Config, data: Federation, stream: Stream) -> Ints:
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why no client can attack on ``data``: (field, sentence) pairs."""
     if not len(_able(config, data)):
-        sentence = (
-            f"client_mia needs a client with {FEWEST} training examples, and {FEWEST} that nobody trains on to learn from; "
-            f"{data.name} has none: hold more out"
-        )
-        return [("", sentence)]
+        needs = f"client_mia needs a client with {FEWEST} training examples, and {FEWEST} that nobody trains on to learn from"
+        return [("", f"{needs}; {data.name} has none: hold more out")]
     left = len(data.nonmembers) - _reserve_size(config, data)
     if left < FEWEST:
-        sentence = (
-            f"leaves {left} of {len(data.nonmembers)} non-members of {data.name} to ask about, and {FEWEST} are needed; "
-            "hold more out, or set less aside"
+        leaves = (
+            f"leaves {left} of {len(data.nonmembers)} non-members of {data.name} to ask about, and {FEWEST} are needed"
         )
-        return [("set_aside", sentence)]
+        return [("set_aside", f"{leaves}; hold more out, or set less aside")]
     return []
 
 

@@ -148,14 +148,11 @@ class Config(SlotConfig):
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
     data, least = run.data.config, membership.FEWEST_NONMEMBERS
-    sizes = {"shadow_size": 2} if isinstance(data, SharedTestConfig | HeldOutConfig) else {}
-    sizes |= {"nonmember_size": least} if isinstance(data, SharedTestConfig) else {}
-    values = {field: (getattr(data, field), least) for field, least in sizes.items()}
-    return [
-        ("", f"shadow_mia needs data.{field} of {least} or more, got {size}")
-        for field, (size, least) in values.items()
-        if size is not None and size < least
-    ]
+    needed = {"shadow_size": 2} if isinstance(data, SharedTestConfig | HeldOutConfig) else {}
+    needed |= {"nonmember_size": least} if isinstance(data, SharedTestConfig) else {}
+    held = [(field, least, getattr(data, field)) for field, least in needed.items()]
+    short = [one for one in held if one[2] is not None and one[2] < one[1]]
+    return [("", f"shadow_mia needs data.{field} of {least} or more, got {size}") for field, least, size in short]
 
 
 def resolve(config: Config, run: Run) -> Config:
@@ -167,20 +164,18 @@ def resolve(config: Config, run: Run) -> Config:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """Return what the attack lacks in the data: (field, sentence) pairs."""
-    found = []
+    sentences = []
     if shadow_size(config, len(data.train), len(data.shadow)) < 1:
-        sentence = (
+        sentences.append(
             f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "
             f"{data.name}; it needs 2 or more, see data.shadow_size"
         )
-        found.append(("", sentence))
     if not len(data.nonmembers):
-        sentence = (
+        sentences.append(
             f"shadow_mia compares members with examples that nobody trains on, and {data.name} has none left for that; a "
             "larger test part, or a larger share of held-out examples, leaves some"
         )
-        found.append(("", sentence))
-    return found
+    return [("", sentence) for sentence in sentences]
 
 
 Fitted = Callable[[Outputs], Doubles]
