@@ -38,12 +38,8 @@ def classic_bound(inside: Doubles, outside: Doubles, threshold: float, delta: fl
 
     Both limits of the two rates are true with probability 1 - ``alpha``, so the bound is too high with ``alpha`` at most.
 
-    Args:
-        inside: scores of the canaries (or of independent runs with the client) that were in.
-        outside: scores of those that were out; they may be paired with the former.
-        threshold: set before these scores are seen.
-        delta: the delta of the claim.
-        alpha: the probability with which the bound may be too high.
+    The scores are those of canaries, or of independent runs with and without the client, which may be paired; the threshold
+    is set before they are seen.
     """
     false_positive = clopper_pearson(int((outside > threshold).sum()), len(outside), alpha / 2)
     false_negative = clopper_pearson(int((inside <= threshold).sum()), len(inside), alpha / 2)
@@ -56,12 +52,8 @@ def one_run_bound(canaries: int, guesses: int, right: int, delta: float, alpha: 
     >>> round(one_run_bound(500, 100, 100, 1e-5), 4), round(one_run_bound(1000, 1000, 600, 1e-5), 4)
     (3.4792, 0.2972)
 
-    Args:
-        canaries: m, each in with probability 1/2, independently.
-        guesses: r, set beforehand: those with the highest scores are guessed in, those with the lowest out.
-        right: v, how many guesses are right.
-        delta: the delta of the claim.
-        alpha: the probability with which the bound may be too high.
+    Each of m ``canaries`` is in with probability 1/2, independently. The number r of ``guesses`` is set beforehand: those with
+    the highest scores are guessed in, those with the lowest out; v are ``right``.
     """
 
     def refuted(epsilon: float) -> bool:

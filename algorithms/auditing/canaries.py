@@ -76,12 +76,9 @@ def _columns(x: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Orthogonal directions in the space of a model's parameters.
+    """Orthogonal directions in the space of a model's d parameters.
 
-    Attributes:
-        d: length of the model's parameters.
-        start: the first of the coordinates that the directions lie in; they go on at 0 after the last one.
-        signs: [b] random signs, 1 or -1.
+    They lie in the coordinates from ``start`` on, and go on at 0 after the last one; ``signs`` [b] are 1 or -1.
     """
 
     d: int

@@ -64,12 +64,7 @@ METRICS = (
     Metric("audit_mu", NOISE, "separation of canaries", "lower", "deviations", 2),
     Metric("audit_canaries", NOISE, "canaries", None, "canaries", 0),
     Metric("audit_rounds", NOISE, "audited rounds", None, "rounds", 0),
-    Metric(
-        "audit_norm",
-        NOISE,
-        "norm of a canary without a clip: that of the median update, mean of rounds",
-        unit="",
-    ),
+    Metric("audit_norm", NOISE, "norm of a canary without a clip: that of the median update, mean of rounds", unit=""),
     Metric("audit_delta", NOISE, "delta of the audit", None, "", 6, bound="upper"),
 )
 
@@ -202,11 +197,7 @@ def find(
 
 
 def metrics(
-    canaries: Canaries,
-    delta: float,
-    claims: Mapping[int, float | None],
-    opposite: bool = False,
-    sampled: bool = False,
+    canaries: Canaries, delta: float, claims: Mapping[int, float | None], opposite: bool = False, sampled: bool = False
 ) -> dict[str, Any]:
     """Return the metrics of an audit: those of the model that leaves most to be told and, if there are several, of each.
 

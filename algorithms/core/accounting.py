@@ -23,11 +23,7 @@ from typing import Literal
 import numpy as np
 
 # The neighboring relations with which each sampler can be accounted for.
-SUPPORTED = {
-    "all": ("add_or_remove_one", "replace_one"),
-    "poisson": ("add_or_remove_one",),
-    "fixed": ("replace_one",),
-}
+SUPPORTED = {"all": ("add_or_remove_one", "replace_one"), "poisson": ("add_or_remove_one",), "fixed": ("replace_one",)}
 
 # Why no epsilon holds where several initializations are tried.
 RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"

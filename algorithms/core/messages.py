@@ -79,8 +79,7 @@ class BlockResult:
         parts: the clients' updates, summed by cluster.
         statistics: measurements of each client, [c] by name.
         observed: what attacks recorded of the clients' models, [c, ...] by attack (or several such arrays by name).
-        optimizer_states: optimizer states for the next round, [c, ...] by name; empty unless the training slot keeps
-            them.
+        optimizer_states: those for the next round, [c, ...] by name; empty unless the training slot keeps them.
         halves: [c, halves, 2] curvatures on two halves of each client's examples; None unless they are due.
     """
 

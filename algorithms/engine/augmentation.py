@@ -27,12 +27,9 @@ MARGIN = 4
 
 @dataclass(frozen=True, eq=False)
 class Crops:
-    """The random moves of the images of a round.
+    """The random moves of the images of a round, and the pixel values of the padding [channels].
 
-    Attributes:
-        moves: [steps, batch, 3] for each place of each batch, the window's row and column in the padded image (0 to 8),
-            and whether to mirror (0 or 1).
-        around: [channels] pixel value of the padding.
+    ``moves`` [steps, batch, 3] are the window's row and column in the padded image (0 to 8), and whether to mirror (0 or 1).
     """
 
     moves: NDArray[np.uint8]

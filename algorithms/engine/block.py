@@ -227,12 +227,7 @@ def cross_entropies(logits: NDArray[np.float32], y: Ints) -> Doubles:
 
 
 def sum_updates(
-    run: Run,
-    trained: TrainedBlock,
-    clients: Sequence[int],
-    models: Sequence[Weights],
-    assignment: Ints,
-    examples: Ints,
+    run: Run, trained: TrainedBlock, clients: Sequence[int], models: Sequence[Weights], assignment: Ints, examples: Ints
 ) -> dict[int, PartialSum]:
     """Clip the block's updates with the privacy slot and sum them by cluster, for each cluster that a client chose.
 

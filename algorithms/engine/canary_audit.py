@@ -78,14 +78,7 @@ def _number(d: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What the server has of one model in a round.
-
-    Attributes:
-        state: the aggregation's own state.
-        model: the model that the clients were sent.
-        received: the clients' updates.
-        sizes: [all clients] numbers of training examples.
-    """
+    """What the server has of one model in a round: its state, the model sent, updates, and all clients' numbers of examples."""
 
     state: State
     model: Weights
@@ -167,12 +160,7 @@ def released(kept: State, j: int) -> State:
 def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, examples: int) -> tuple[Doubles, float]:
     """Sum the updates of canaries that count as so many ``examples``, clipped and weighed as those of clients are.
 
-    Args:
-        run: the run.
-        plan: how canaries take part, with a norm.
-        panel: the canaries.
-        sends: [m] 1 for a canary that sends its direction, -1 for the opposite, 0 for one that sends nothing.
-        examples: number of training examples of a canary.
+    ``sends`` [m] is 1 for a canary that sends its direction, -1 for the opposite, 0 for one that sends nothing.
 
     Returns:
         [d] the weighted sum before normalization, and the weight times the clipped norm of a canary.

@@ -98,12 +98,7 @@ def train_models(
 
 
 def _train(
-    run: Run,
-    data: Sequence[Federation],
-    network: Network,
-    state: RoundState,
-    history: Ints,
-    streams: Sequence[Stream],
+    run: Run, data: Sequence[Federation], network: Network, state: RoundState, history: Ints, streams: Sequence[Stream]
 ) -> RoundState:
     """Train the rounds of ``history`` that follow ``state``, which is changed; see `train_models`."""
     # Nothing of a federation depends on how well its curvatures are measured.

@@ -19,14 +19,9 @@ from algorithms.interfaces import Metrics, Run, State
 
 @dataclass(frozen=True)
 class Step:
-    """One cluster after a round.
+    """One cluster after a round: the model that is sent next, and the state and weights [clients] of the aggregation.
 
-    Attributes:
-        model: the model that is sent next.
-        state: the aggregation's own state.
-        weights: [clients] weights that the aggregation gave to the clients.
-        metrics: metrics reported by the slots.
-        event: the round's privacy event; None if there is no account.
+    ``metrics`` are those that the slots report; without an account there is no ``event``.
     """
 
     model: Weights
@@ -88,12 +83,8 @@ def clip(run: Run, updates: Floats) -> tuple[Doubles, Doubles]:
 def sample_cohort(how: str, rate: float, clients: int, rng: np.random.Generator) -> Ints:
     """Sample the clients that take part in a round; return their ids [cohort], ascending.
 
-    Args:
-        how: ``all``; ``fixed``: a share ``rate`` of the clients (rounded, at least one), drawn without replacement; or
-            ``poisson``: each client independently with probability ``rate``, which may select none.
-        rate: the share or probability.
-        clients: number of clients.
-        rng: draws the clients.
+    ``all``; ``fixed``: a share ``rate`` of the clients (rounded, at least one), drawn without replacement; or ``poisson``:
+    each client independently with probability ``rate``, which may select none.
     """
     if how == "all":
         return np.arange(clients)
@@ -120,23 +111,15 @@ def keep(where: dict[str, NDArray[Any]], clients: int, those: Ints, values: Mapp
 
 
 def rank_clients(
-    run: Run,
-    statistics: Mapping[str, Doubles],
-    cohort: Ints,
-    assignment: Ints,
-    visiting: Sequence[np.random.Generator],
+    run: Run, statistics: Mapping[str, Doubles], cohort: Ints, assignment: Ints, visiting: Sequence[np.random.Generator]
 ) -> dict[str, Doubles]:
     """Compute ``rho`` [clients] of every client after a round (Zhao et al. 2025, eq. 1) from the curvatures measured in it.
 
     Clients of the ``cohort`` are compared within their own cluster, because curvatures of different models have no common
     scale; others keep their value. It is empty if no component reads rho.
 
-    Args:
-        run: the run.
-        statistics: client statistics so far, [clients] by name.
-        cohort: [cohort] ids of the clients that took part.
-        assignment: [clients] the model of each client.
-        visiting: for each model, the generator of the order of visiting, if rho is aligned by it; models may share one.
+    ``assignment`` is the model of each client, and ``visiting`` for each model the generator of the order of visiting, if rho
+    is aligned by it; models may share one.
     """
     if not run.measures_curvature:
         return {}

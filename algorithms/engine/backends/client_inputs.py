@@ -18,19 +18,12 @@ from datasets.components import Component, Config
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """A client's random numbers of a round, except for its batches; each is None unless a component needs it.
-
-    Attributes:
-        crops: random moves of training images.
-        dropout: seed of the model's random layers.
-        noise: generator of the noise on gradients.
-        probes: generator of the start of the objective's iterations.
-    """
+    """A client's random numbers of a round, except for its batches; each is None unless a component needs it."""
 
     crops: Crops | None = None
-    dropout: int | None = None
-    noise: torch.Generator | None = None
-    probes: torch.Generator | None = None
+    dropout: int | None = None  # seed of the model's random layers
+    noise: torch.Generator | None = None  # on gradients
+    probes: torch.Generator | None = None  # the start of the objective's iterations
 
 
 NOTHING = Draws()

@@ -38,19 +38,10 @@ def train(
     gradient: GradientStep,
     draws: Draws = NOTHING,
 ) -> float:
-    """Take one optimizer step per batch, starting from the network's current weights.
+    """Take one optimizer step per batch, starting from the network's weights; return the mean loss over examples, in nats.
 
-    Args:
-        network: the network, which holds the trained weights afterwards.
-        x: [n, ...] inputs.
-        y: [n] labels.
-        batches: [steps, batch] positions in ``x``, padded with -1.
-        optimizer: steps along the gradients.
-        gradient: fills the network's gradients for a batch, see `client_gradient`.
-        draws: the client's random numbers of this round.
-
-    Returns:
-        The mean loss over the examples, in nats.
+    ``batches`` [steps, batch] are positions in ``x`` [n, ...] and ``y`` [n], padded with -1; ``gradient`` fills the network's
+    gradients for a batch (`client_gradient`).
     """
     network.module.train()
     if draws.dropout is not None:

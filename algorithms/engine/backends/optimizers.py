@@ -111,7 +111,4 @@ def optimizer_state(optimizer: Optimizer) -> dict[str, np.ndarray]:
         return {}
     steps = optimizer.steps
     counts = steps[:, 0].cpu().numpy() if isinstance(steps, torch.Tensor) else steps
-    return {
-        "moments": torch.stack(optimizer.moments, dim=-2).cpu().numpy(),
-        "steps": np.asarray(counts, np.int64),
-    }
+    return {"moments": torch.stack(optimizer.moments, dim=-2).cpu().numpy(), "steps": np.asarray(counts, np.int64)}

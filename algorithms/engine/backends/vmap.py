@@ -13,14 +13,7 @@ from algorithms.core.gradients import IGNORED, clip_gradients
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine.augmentation import crop_flip
-from algorithms.engine.backends.client_inputs import (
-    NOTHING,
-    Draws,
-    begin_inputs,
-    functional_forward,
-    stack,
-    take_first,
-)
+from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_inputs, functional_forward, stack, take_first
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import ClientInputs, ObjectiveContract
 from algorithms.training._batches import PADDING
