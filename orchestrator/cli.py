@@ -15,14 +15,10 @@ from orchestrator.subcommands import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: the arguments after the program's name; None for those of this process.
+    """Run the command line, by default that of this process.
 
     Returns:
-        The exit code: 0 if all trials finished, 1 if some did not, 2 if the input was refused, 130 if interrupted (143
-        by SIGTERM, 129 by SIGHUP).
+        The exit code, see `orchestrator`; of what interrupts a run, SIGTERM gives 143 and SIGHUP 129.
     """
     options = parser().parse_args(arguments)
     with heeded() as asked:

@@ -255,11 +255,7 @@ def _check_nodes(work: Work, nodes: list[dict[str, float]]) -> None:
 
 @contextmanager
 def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
-    """Claim the results folder, set back what runs again, and write down what the sweep is.
-
-    Args:
-        work: the checked sweep.
-        say: is given sentences for the user.
+    """Claim the results folder, set back what runs again, and write down what the sweep is; tell the user what is said.
 
     Raises:
         ConfigError: the folder cannot be used.

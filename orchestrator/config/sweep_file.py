@@ -236,10 +236,7 @@ def load_sweep(path: Path, sets: Sequence[str] = ()) -> Sweep:
 def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
     """Check the text of a sweep file: first it is read, with the overrides, then its sections, then every trial.
 
-    Args:
-        text: the YAML text.
-        path: the file that it comes from, or what stands for one in messages.
-        sets: overrides as ``key=value``.
+    ``path`` is the file that it comes from, or what stands for one in messages; ``sets`` are overrides as ``key=value``.
 
     Raises:
         ConfigError: with all problems of the text and the overrides.

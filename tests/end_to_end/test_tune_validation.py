@@ -96,10 +96,3 @@ def test_a_search_follows_validation(sweep: Path, tmp_path: Path) -> None:
         "accuracy", "validation_accuracy"))  # fmt: skip
     assert accuracy[REPEATS] > accuracy[LEARNS] and validated[REPEATS] < validated[LEARNS]
     assert f"lr={LEARNS}" in next(line for line in done.stdout.splitlines() if line.startswith("best validation"))
-
-
-def test_without_validation_examples_nothing_is_started(sweep: Path, tmp_path: Path) -> None:
-    done = fedpriv(sweep, tmp_path / "none", "--set", "base.data.validation_size=0")
-    assert done.returncode == 2
-    assert "base.data.validation_size: must be more than 0 for validation_accuracy" in done.stderr
-    assert not (tmp_path / "none").exists()
