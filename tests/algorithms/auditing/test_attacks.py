@@ -29,14 +29,10 @@ def test_an_attack_below_chance_counts_only_if_it_may_decide_the_other_way_round
     assert attacks.of_auc(0.3, 0.2, 0.4).epsilon == 0.0
     turned, plain = attacks.of_auc(0.3, 0.2, 0.45, either_way=True), attacks.of_auc(0.7, 0.55, 0.8, either_way=True)
     assert (turned.epsilon, turned.low, turned.high) == pytest.approx((plain.epsilon, plain.low, plain.high))
+    perfect = attacks.of_auc(1.0, 0.8, 1.0, comparisons=240)
+    assert perfect.low < perfect.epsilon < perfect.high == attacks.of_auc(1.0).epsilon == math.inf
     both = attacks.of_auc(0.52, 0.3, 0.7, either_way=True)
     assert both.low == 0.0 and both.high == pytest.approx(attacks.of_auc(0.7).epsilon)
-
-
-def test_a_perfect_attack_has_a_finite_estimate_and_no_upper_end():
-    found = attacks.of_auc(1.0, 0.8, 1.0, comparisons=240)
-    assert found.low < found.epsilon < found.high == math.inf
-    assert attacks.of_auc(1.0).epsilon == math.inf
 
 
 def test_what_pairs_certify_is_below_the_truth_and_below_what_half_of_them_can():
@@ -62,12 +58,9 @@ def test_the_estimate_of_pairs_has_an_interval_that_holds_the_truth():
         held += one.low <= truth <= one.high
         middles.append(one.epsilon)
     assert held >= 90 and np.median(middles) == pytest.approx(truth, rel=0.1)
-
-
-def test_pairs_that_nothing_tells_apart_have_an_epsilon_of_0_in_their_interval():
     rng = np.random.default_rng(0)
-    one = paired.epsilon(rng.normal(size=16), rng.normal(size=16))
-    assert one.low == 0.0 and paired.certified_epsilon(np.ones(16), np.ones(16)) == 0.0
+    assert paired.epsilon(rng.normal(size=16), rng.normal(size=16)).low == 0.0
+    assert paired.certified_epsilon(np.ones(16), np.ones(16)) == 0.0
 
 
 def test_the_measures_of_a_membership_attack_are_those_of_an_example():

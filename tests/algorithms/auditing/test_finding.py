@@ -19,20 +19,17 @@ def scores(inside: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
     return one | {"scores": values[None].astype(np.float64)}
 
 
-def test_canaries_that_nothing_hides_are_told_for_certain():
+@pytest.mark.parametrize(("far", "epsilon", "verdict"), [(3.0, math.inf, "refuted"), (0.0, 0.0, "loose")])
+def test_canaries_that_nothing_hides_are_told_for_certain_unless_they_change_nothing(far, epsilon, verdict):
     """Scores of those that are out are all alike, as without noise and without any other update."""
     inside = np.arange(64) % 2 == 0
-    found = finding.find(scores(inside, np.where(inside, 3.0, 0.0)), 0, 1e-5, 4.0, opposite=False, sampled=False)
-    assert found is not None and found.epsilon == found.low == math.inf and found.certified > 2
-    assert found.verdict(4.0) == "refuted"
-    told = finding.metrics(scores(inside, np.where(inside, 3.0, 0.0)), 1e-5, {0: 4.0})
+    kept = scores(inside, np.where(inside, far, 0.0))
+    found = finding.find(kept, 0, 1e-5, 4.0, opposite=False, sampled=False)
+    assert found is not None and found.epsilon == found.low == found.mu == epsilon
+    assert (found.certified > 2) == (far > 0) and found.verdict(4.0) == verdict
+    told = finding.metrics(kept, 1e-5, {0: 4.0})
     json.dumps(told, allow_nan=False)
-    assert "epsilon_audit" not in told and told["audit_verdict"] == "refuted"
-
-
-def test_canaries_that_change_nothing_at_all_are_not_told():
-    found = finding.find(scores(np.arange(64) % 2 == 0, np.zeros(64)), 0, 1e-5, 4.0, opposite=False, sampled=False)
-    assert found is not None and found.mu == found.epsilon == 0.0
+    assert ("epsilon_audit" in told) == (far == 0) and told["audit_verdict"] == verdict
 
 
 def told_by_level(presence: list[list[float]], there: list[list[int]]) -> dict[str, np.ndarray]:

@@ -16,10 +16,6 @@ MIXED = Layout(("matrix", "scalar", "kernel", "bias"), ((2, 3), (), (2, 3, 1, 2)
 shapes = st.lists(st.lists(st.integers(1, 4), max_size=4).map(tuple), min_size=1, max_size=5)
 
 
-def layout(of: list[tuple[int, ...]]) -> Layout:
-    return Layout(tuple(f"array{i}" for i in range(len(of))), tuple(of))
-
-
 def test_arrays_lie_one_after_another_and_kernels_have_their_channels_last():
     assert (MIXED.sizes, MIXED.size) == ((6, 1, 12, 2), 21)
     views = MIXED.views(torch.arange(21.0))
@@ -35,38 +31,19 @@ def test_arrays_lie_one_after_another_and_kernels_have_their_channels_last():
     assert views["kernel"].is_contiguous(memory_format=torch.channels_last)
 
 
-@given(shapes)
-@settings(max_examples=50, deadline=None)
-def test_every_entry_of_the_vector_is_in_exactly_one_array(of):
-    flat = layout(of)
-    views = flat.views(torch.arange(float(flat.size)))
-    assert [tuple(view.shape) for view in views.values()] == of
-    assert sorted(torch.cat([view.reshape(-1) for view in views.values()]).tolist()) == list(range(flat.size))
-
-
 @given(shapes, st.integers(1, 3))
 @settings(max_examples=50, deadline=None)
-def test_the_rows_of_a_matrix_are_viewed_as_each_would_be_alone(of, clients):
-    flat = layout(of)
+def test_every_entry_of_a_vector_is_in_one_array_and_rows_are_viewed_as_each_would_be_alone(of, clients):
+    flat = Layout(tuple(f"array{i}" for i in range(len(of))), tuple(of))
     rows = torch.arange(float(clients * flat.size)).reshape(clients, flat.size)
+    views = flat.views(rows[0])
+    assert [tuple(view.shape) for view in views.values()] == of
+    assert sorted(torch.cat([view.reshape(-1) for view in views.values()]).tolist()) == list(range(flat.size))
     for name, stacked in flat.views(rows).items():
-        for i in range(clients):
-            assert torch.equal(stacked[i], flat.views(rows[i])[name])
-
-
-@given(shapes, st.data())
-@settings(max_examples=50, deadline=None)
-def test_writing_to_a_view_changes_one_entry_of_the_vector_and_the_reverse(of, data):
-    flat = layout(of)
-    vector = torch.zeros(flat.size)
-    name = data.draw(st.sampled_from(flat.names))
-    index = tuple(data.draw(st.integers(0, length - 1)) for length in flat.shapes[flat.names.index(name)])
-    flat.views(vector)[name][index] = 3.0
-    assert (vector != 0).sum() == 1
-    place = int(vector.argmax())
-    vector[place] = 7.0
-    assert flat.views(vector)[name][index] == 7.0
-    assert sum(float(view.sum()) for view in flat.views(vector).values()) == 7.0
+        assert all(torch.equal(stacked[i], flat.views(rows[i])[name]) for i in range(clients))
+    for view in views.values():
+        view.fill_(-1.0)
+    assert (rows[0] == -1).all() and (rows[1:] >= 0).all()
 
 
 @pytest.mark.parametrize("length", [0, 20, 22])
@@ -83,9 +60,3 @@ def test_running_statistics_are_buffers_and_the_counter_is_not():
     assert params.size == sum(math.prod(shape) for shape in params.shapes) == 45
     assert (buffers.names, buffers.size) == (("1.running_mean", "1.running_var"), 6)
     assert "1.num_batches_tracked" in dict(module.named_buffers())
-
-
-def test_a_module_without_buffers_has_an_empty_buffer_vector():
-    empty = buffer_layout(nn.Linear(2, 2))
-    assert (empty.names, empty.size) == ((), 0)
-    assert empty.views(torch.zeros(0)) == {}

@@ -33,10 +33,10 @@ def test_by_hand():
     products = gram.gram(np.array([[3, 4, 1], [0, 0, 1]], np.float32), [2, 1])
     assert products.tolist() == [[[25, 0], [0, 0]], [[1, 1], [1, 1]]]
     assert distances(products).tolist() == [[[0, 5], [5, 0]], [[0, 0], [0, 0]]]
-    assert distances(scale_products(products, np.array([0.5, 2.0]))).tolist() == [
-        [[0, 2.5], [2.5, 0]],
-        [[0, 1.5], [1.5, 0]],
-    ]
+    scaled = distances(scale_products(products, np.array([0.5, 2.0])))
+    assert scaled.tolist() == [[[0, 2.5], [2.5, 0]], [[0, 1.5], [1.5, 0]]]
+    with pytest.raises(ValueError, match="add up to 5, but an update has 6 numbers"):
+        gram.gram(np.zeros((2, 6), np.float32), [2, 3])
 
 
 @given(st.integers(1, 7), st.lists(st.integers(0, 30), min_size=1, max_size=5), st.integers(1, 90), st.integers(0, 9))
@@ -56,18 +56,14 @@ def test_distances_are_those_of_two_loops_however_the_rows_are_cut(clients, size
 
 @given(st.integers(1, 6), st.integers(0, 9))
 @fast
-def test_scaling_products_is_scaling_rows(clients, seed):
+def test_scaling_and_centering_products_is_scaling_and_centering_rows(clients, seed):
     rows, scales = updates(clients, 40, seed).astype(np.float64), np.random.default_rng(seed).uniform(0, 2, clients)
     products, after = rows @ rows.T, (scales[:, None] * rows) @ (scales[:, None] * rows).T
     np.testing.assert_allclose(scale_products(products, scales), after, atol=1e-12)
+    away = rows - rows.mean(axis=0)
+    np.testing.assert_allclose(center_products(products), away @ away.T, atol=1e-12)
     apart = distances(scale_products(products, scales))
     np.testing.assert_allclose(apart, slowly(scales[:, None] * rows, [40])[0], atol=1e-6)
-
-
-def test_centerd_products_are_those_of_the_rows_less_their_mean():
-    rows = updates(5, 30, 0).astype(np.float64)
-    away = rows - rows.mean(axis=0)
-    np.testing.assert_allclose(center_products(rows @ rows.T), away @ away.T, atol=1e-12)
 
 
 @pytest.mark.parametrize("clients", [2, 7, 17])
@@ -101,11 +97,6 @@ def test_updates_are_never_copied_as_a_whole():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < rows.nbytes / 4
-
-
-def test_sizes_that_do_not_fill_an_update_are_an_error():
-    with pytest.raises(ValueError, match="add up to 5, but an update has 6 numbers"):
-        gram.gram(np.zeros((2, 6), np.float32), [2, 3])
 
 
 @given(st.integers(1, 9), st.integers(1, 2 * gram.COLUMNS + 5), st.integers(0, 99))

@@ -11,15 +11,13 @@ from algorithms.core.noise import BLOCK, Normals
 from algorithms.privacy import _server_noise
 
 
-def test_a_short_vector_is_what_its_generator_draws():
-    drawn = Normals(5, np.random.default_rng(1)).take()
-    assert drawn.tolist() == np.random.default_rng(1).standard_normal(5, dtype=np.float32).tolist()
-
-
-def test_a_long_vector_is_drawn_piece_by_piece_by_spawned_generators():
-    rng = np.random.default_rng(2)
-    blocks = [own.standard_normal(size, np.float32) for own, size in zip(rng.spawn(3), (BLOCK, BLOCK, 7), strict=True)]
-    assert Normals(2 * BLOCK + 7, np.random.default_rng(2)).take().tobytes() == np.concatenate(blocks).tobytes()
+@pytest.mark.parametrize("size", [0, 5, BLOCK, 2 * BLOCK + 7])
+def test_numbers_are_those_that_each_block_has_from_a_generator_of_its_own(size):
+    rng, lengths = np.random.default_rng(2), [min(BLOCK, size - at) for at in range(0, size, BLOCK)]
+    own = rng.spawn(len(lengths)) if len(lengths) > 1 else [rng]
+    blocks = [one.standard_normal(length, np.float32) for one, length in zip(own, lengths, strict=False)]
+    drawn = Normals(size, np.random.default_rng(2)).take()
+    assert drawn.dtype == np.float32 and drawn.tobytes() == b"".join(block.tobytes() for block in blocks)
 
 
 def test_blocks_do_not_repeat_each_other_and_have_the_deviation_asked_for():
@@ -50,7 +48,3 @@ def test_what_goes_wrong_while_drawing_is_heard_by_who_takes():
     noise = Normals(4, SimpleNamespace(standard_normal=broken))
     with pytest.raises(MemoryError, match="no room"):
         noise.take()
-
-
-def test_a_model_without_parameters_has_no_noise():
-    assert Normals(0, np.random.default_rng(0)).take().shape == (0,)

@@ -14,7 +14,6 @@ from algorithms.engine.augmentation import MARGIN, background, crop_flip, draw_c
 from algorithms.engine.backends import loop
 from algorithms.models import mnist_cnn
 from algorithms.training import local_sgd
-from algorithms.training._batches import shape_problem
 from algorithms.training.local_sgd import Config
 from datasets.federation import Examples, Preparation
 from tests.algorithms.engine.test_block import DATA, a_run, models_of, stream, trained
@@ -51,17 +50,19 @@ def test_images_are_cut_out_and_mirrored_as_one_would_by_hand():
     assert moved(x, moves, around).tobytes() == expected.tobytes()
 
 
-def test_by_hand_two_pixels():
-    x = np.array([[[[1.0, 2.0]]]], np.float32)
-    for move, expected in [
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [
         (STAY, [1, 2]),
         ((4, 4, 1), [2, 1]),
         ((4, 5, 0), [2, 9]),
         ((4, 5, 1), [9, 2]),
         ((4, 3, 0), [9, 1]),
         ((5, 4, 0), [9, 9]),
-    ]:
-        assert moved(x, [move], [9.0]).ravel().tolist() == expected, move
+    ],
+)
+def test_by_hand_two_pixels(move, expected):
+    assert moved(np.array([[[[1.0, 2.0]]]], np.float32), [move], [9.0]).ravel().tolist() == expected
 
 
 @pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
@@ -83,25 +84,18 @@ def test_shifted_images_are_filled_up_with_the_data_sets_background():
 
 def test_every_move_is_drawn_equally_often_and_from_the_stream_alone():
     config, batches = Config(augment="crop_flip"), np.zeros((100, 162), np.int64)
-    crops = draw_crops(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
-    again = draw_crops(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3))
+    crops, again = (draw_crops(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3)) for _ in range(2))
     assert crops is not None and again is not None
-    assert crops.moves.shape == (100, 162, 3)
-    assert crops.moves.tobytes() == again.moves.tobytes()
+    assert crops.moves.shape == (100, 162, 3) and crops.moves.tobytes() == again.moves.tobytes()
     _, counts = np.unique(crops.moves.reshape(-1, 3), axis=0, return_counts=True)
     assert len(counts) == 9 * 9 * 2
     assert counts.min() > 50 and counts.max() < 160  # 100 each on average, with a standard deviation of 10
 
 
-def test_nothing_is_drawn_where_nothing_is_asked_for():
+def test_nothing_is_drawn_where_nothing_is_asked_for_and_what_is_no_image_is_refused():
     rng = np.random.default_rng(0)
     assert draw_crops(Config(), np.zeros((3, 4), np.int64), (1, 8, 8), Preparation(), rng) is None
     assert rng.random() == np.random.default_rng(0).random()
-
-
-def test_what_is_no_image_is_refused_in_a_sentence():
-    assert shape_problem(Config(), (10,)) is None
-    assert shape_problem(Config(augment="crop_flip"), (3, 8, 8)) is None
     with pytest.raises(ValueError, match=r"training\.augment crop_flip .* shape \(10,\)"):
         trained(a_run("loop", augment="crop_flip"), (0,), [0] * 6)
 
@@ -138,9 +132,8 @@ def test_every_epoch_shows_a_client_its_examples_moved_anew(monkeypatch):
     inputs = Network.inputs
     monkeypatch.setattr(Network, "inputs", lambda self, x: shown.append(x.numpy().copy()) or inputs(self, x))
     on_pictures("loop", (4,), batch_size=12, epochs=2)
-    crops = draw_crops(
-        Config(augment="crop_flip"), np.zeros((2, 12), np.int64), (2, 8, 8), PICTURES.prepare, stream("augmentation", 4)
-    )
+    config, chance = Config(augment="crop_flip"), stream("augmentation", 4)
+    crops = draw_crops(config, np.zeros((2, 12), np.int64), (2, 8, 8), PICTURES.prepare, chance)
     order, mine = stream("batches", 4), PICTURES.client(4).x
     assert crops is not None and len(shown) == 2
     assert crops.around.tolist() == [0.5, -0.25]

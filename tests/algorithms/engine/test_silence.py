@@ -24,7 +24,7 @@ def block() -> tuple[TrainedBlock, Assignment]:
 def test_a_silent_client_moves_nothing_but_counts():
     trained, assigned = block()
     before = trained.params.copy()
-    quiet = silence(trained, assigned, SENT, (5,))
+    quiet = silence(trained, assigned, SENT, (5, 7))  # nobody is 7 here
     assert (trained.params == before).all()  # nothing is changed in place
     assert quiet.params.tolist() == [[2, 2], [1, 2], [0, 0]]
     assert quiet.buffers.tolist() == [[1], [0.5], [3]]
@@ -33,11 +33,6 @@ def test_a_silent_client_moves_nothing_but_counts():
     assert part.weights.tolist() == [1, 1, 2]  # as before
     assert part.total.tolist() == [1 * 1 + 2 * -1, 2 * -2]
     assert part.norms[1] == 0
-
-
-def test_nobody_is_silent_who_is_not_in_the_block():
-    trained, assigned = block()
-    assert (silence(trained, assigned, SENT, (7,)).params == trained.params).all()
 
 
 def test_no_noise_is_zeros_once_and_nothing_where_none_is_added():

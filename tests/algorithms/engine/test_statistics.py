@@ -88,10 +88,8 @@ def released(run: Run, data: Sequence[Federation]) -> np.ndarray:
     network = Network(run.model, data[0].shape, data[0].classes, "cpu")
     network.load(network.initial(stream(0, "initial_weights", 0, 0)))
     draw = lambda purpose, *place: stream(0, purpose, *place)  # noqa: E731
-    whole = np.zeros((run.rounds, HOSPITALS), np.int64)
-    return np.stack(
-        [one[0].params for one in train_models(run, data, network, [network.weights()], whole, [draw] * len(data))]
-    )
+    whole, start = np.zeros((run.rounds, HOSPITALS), np.int64), [network.weights()]
+    return np.stack([one[0].params for one in train_models(run, data, network, start, whole, [draw] * len(data))])
 
 
 def moves(run: Run, before: Federation, after: Sequence[Federation]) -> np.ndarray:
@@ -131,12 +129,8 @@ def test_no_change_of_a_hospital_moves_the_model_by_more_than_is_claimed(tmp_pat
 
 def test_one_row_prepares_the_others_only_if_all_prepare_all(tmp_path: Path) -> None:
     """The claim of DP-SGD is about one row, which must be the only one that the model sees otherwise."""
-    (row, *_), noisy = (
-        trained_on(tmp_path),
-        {"training": {"name": "dp_sgd", "noise_multiplier": 1.0, "clients_per_job": 5}},
-    )
-    one_row = changed([row], lambda cells: [1e9 * cells[0], -1e9, "new", cells[3]])
-    differ = {}
+    noisy = {"training": {"name": "dp_sgd", "noise_multiplier": 1.0, "clients_per_job": 5}}
+    one_row, differ = changed(trained_on(tmp_path)[:1], lambda cells: [1e9 * cells[0], -1e9, "new", cells[3]]), {}
     for statistics in ("all_clients", "server"):
         run = a_run(statistics, **noisy)
         before, after = (partitioned(run, tmp_path, rows) for rows in (table(), one_row))
@@ -153,12 +147,9 @@ def test_one_row_spoils_the_model_of_dp_sgd_only_if_all_prepare_all(tmp_path: Pa
     for statistics in ("all_clients", "server"):
         run = a_run(statistics, training=fields, rounds=8)
         data = [partitioned(run, tmp_path, rows) for rows in (table(), one_row)]
-        network, params = (
-            Network(run.model, data[0].shape, data[0].classes, "cpu"),
-            [released(run, [one])[0] for one in data],
-        )
-        for when, model, one in zip(("before", "after"), params, data, strict=True):
-            network.load(replace(network.weights(), params=model))
+        network = Network(run.model, data[0].shape, data[0].classes, "cpu")
+        for when, one in zip(("before", "after"), data, strict=True):
+            network.load(replace(network.weights(), params=released(run, [one])[0]))
             accuracy[statistics, when] = round((network.logits(one.test.x).argmax(1) == data[0].test.y).mean(), 2)
     assert accuracy["all_clients", "after"] < 0.6 < 0.8 < accuracy["all_clients", "before"]
     assert accuracy["server", "after"] == pytest.approx(accuracy["server", "before"], abs=0.02)

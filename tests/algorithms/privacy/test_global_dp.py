@@ -62,19 +62,12 @@ def test_with_examples_as_weights_the_largest_client_is_the_sensitivity():
     assert sds == pytest.approx({"weights": 0.4 * 5, "uniform": 5 / 4})
 
 
-def test_the_control_divides_the_noise_multiplier():
-    config = Config(noise_divisor=1.6)
+@pytest.mark.parametrize(("fields", "sd"), [({"noise_divisor": 1.6}, 0.0125 / 1.6), ({"noise_multiplier": 0.0}, 0.0)])
+def test_the_control_divides_the_noise_multiplier_and_without_one_nothing_is_added(fields, sd):
+    config = Config(**fields)
     noise, metrics = noise_of(config, received(global_dp, config, updates(4)))
-    assert metrics["noise_std"] == pytest.approx(0.0125 / 1.6)
-    assert is_standard_deviation(noise, 0.0125 / 1.6)
-
-
-def test_without_a_multiplier_nothing_is_added():
-    config = Config(noise_multiplier=0.0)
-    params = updates(1)[0]
-    released, metrics = global_dp.release(config, params, received(global_dp, config, updates(4)), normals())
-    assert released.tolist() == params.tolist()
-    assert metrics["noise_std"] == metrics["noise_to_update"] == 0
+    assert metrics["noise_std"] == pytest.approx(sd)
+    assert is_standard_deviation(noise, sd) if sd else (noise == 0).all() and metrics["noise_to_update"] == 0
 
 
 def test_what_a_round_reports_by_hand():
@@ -93,10 +86,6 @@ def test_what_a_round_reports_by_hand():
             "noise_to_update": math.sqrt(12) / 3.5,
         }
     )
-
-
-def test_a_round_in_which_nothing_moved_has_no_ratio():
-    config = Config()
     _, metrics = noise_of(config, received(global_dp, config, np.zeros((3, 12), np.float32)), 12)
     assert math.isnan(metrics["noise_to_update"])
 
@@ -115,13 +104,12 @@ def test_no_client_moves_the_clipped_mean_further_than_accounted_for(seed, clien
 
 
 def test_the_sensitivity_is_reached_by_the_client_with_the_largest_weight():
-    config, sent = Config(), 10 * updates(3)
-    examples = np.array([1, 6, 3])
-    silent, other = sent.copy(), sent.copy()
-    silent[1], other[1] = 0, -sent[1]
-    mean = lambda rows: received(global_dp, config, rows, examples).mean  # noqa: E731
-    assert np.linalg.norm(mean(sent) - mean(silent)) == pytest.approx(0.6 * 5, rel=1e-6)
-    assert np.linalg.norm(mean(sent) - mean(other)) == pytest.approx(2 * 0.6 * 5, rel=1e-6)
+    config, sent, examples = Config(), 10 * updates(3), np.array([1, 6, 3])
+    for times, far in ((0, 1), (-1, 2)):
+        other = sent.copy()
+        other[1] *= times
+        means = [received(global_dp, config, rows, examples).mean for rows in (sent, other)]
+        assert np.linalg.norm(means[0] - means[1]) == pytest.approx(far * 0.6 * 5, rel=1e-6)
 
 
 # The account
@@ -220,38 +208,34 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
             {"participation": "poisson", "participation_rate": 0.5, "aggregation__config__weights": "examples"},
             "uniform",
         ),
+        ({"privacy": {"noise_divisor": 2.29}}, "noise_divisor comes from"),
+        ({"privacy": {"noise_multiplier": 0.0}}, "noise is added"),
+        ({"privacy": {"noise_multiplier": 1e-12}}, "noise is added"),
         ({"clustering__config__clusters": 2}, "choose models by their data"),
         ({"clustering__config__restarts": 3}, "initializations are compared"),
     ],
 )
 def test_no_epsilon_is_stated_where_none_holds_and_the_reason_is(other, word):
-    _, told = spent(Config(noise_multiplier=1.0), run(**other), clients=5)
+    other = dict(other)
+    fields = {"noise_multiplier": 1.0} | other.pop("privacy", {})
+    _, told = spent(Config(**fields), run(**other), clients=5)
     assert told["epsilon"] is None
     assert told["guarantee"].startswith("none: ") and word in told["guarantee"]
-
-
-def test_a_divisor_that_comes_from_another_run_on_the_same_data_voids_the_epsilon():
-    _, told = spent(Config(noise_multiplier=1.0, noise_divisor=2.29), run())
-    assert told["epsilon"] is None and told["guarantee"].startswith("none: noise_divisor comes from")
-
-
-@pytest.mark.parametrize("noise", ["reproducible", "secret"])
-def test_the_files_of_a_run_with_reproducible_noise_protect_nobody(noise):
-    _, told = spent(Config(noise_multiplier=1.0, noise=noise), run())
-    assert told["epsilon"] > 0
-    assert told["guarantee"] == "dp" + (SECRET if noise == "secret" else REPRODUCIBLE)
-    assert ("guarantee_events" in told) == (noise == "secret")
 
 
 @pytest.mark.parametrize(
     ("participation", "rate", "clients"), [("all", 1.0, 10), ("poisson", 0.4, 7), ("fixed", 0.3, 3)]
 )
 def test_what_a_trial_with_secret_noise_leaves_gives_its_epsilon(participation, rate, clients):
+    """The files of a run with reproducible noise protect nobody, and leave no account."""
     where = run(participation=participation, participation_rate=rate, data__config__clients=10)
     _, told = spent(Config(noise_multiplier=1.0, noise="secret"), where, clients)
+    assert told["guarantee"] == "dp" + SECRET
     ledger = json.loads(told["guarantee_events"])
     events = [PrivacyEvent(*event) for count, *event in ledger["events"] for _ in range(count)]
-    assert accounting.epsilon(events, 1e-5, ledger["neighboring"]) == told["epsilon"]
+    assert accounting.epsilon(events, 1e-5, ledger["neighboring"]) == told["epsilon"] > 0
+    _, reproducible = spent(Config(noise_multiplier=1.0), where, clients)
+    assert reproducible["guarantee"] == "dp" + REPRODUCIBLE and "guarantee_events" not in reproducible
 
 
 def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
@@ -260,18 +244,10 @@ def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
     one = global_dp.event(config, received(global_dp, config, updates(5)), where)
     told = global_dp.final_metrics(config, where, account(*[(0, one)] * 3, *[(1, one)] * 2))
     assert told["epsilon"] is None
-    assert all(
-        "choose models by their data" in told[name]
-        for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1")
-    )
+    for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1"):
+        assert "choose models by their data" in told[name]
     for j, rounds in ((0, 3), (1, 2)):
         assert told[f"epsilon_cluster_{j}"] == accounting.epsilon([one] * rounds, 1e-5, "add_or_remove_one")
-
-
-@pytest.mark.parametrize("z", [0.0, 1e-12])
-def test_without_noise_to_speak_of_there_is_no_epsilon(z):
-    _, told = spent(Config(noise_multiplier=z), run())
-    assert told["epsilon"] is None and "noise is added" in told["guarantee"]
 
 
 @pytest.mark.parametrize("component", [global_dp, metric_privacy], ids=["global_dp", "metric_privacy"])
