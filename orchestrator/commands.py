@@ -34,7 +34,6 @@ from orchestrator.results.sweeps import trial_rows, write_sweep, write_trials
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.earlier import Earlier, earlier_results
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
-from orchestrator.scheduling.tuner import run_trials, tune_environment
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.store import named_server, server_note, server_problem, set_store_aside
@@ -119,8 +118,8 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
 
     ahead = work.ahead()
     shown = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
-    found = [*work.earlier.sentences(len(work.trials)), *work.earlier.planned()]
-    Console(highlight=False).print(*found, shown, sep="\n")
+    sentences = [*work.earlier.sentences(len(work.trials)), *work.earlier.planned()]
+    Console(highlight=False).print(*sentences, shown, sep="\n")
     return FINISHED
 
 
@@ -192,13 +191,16 @@ def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProb
 
 def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
     """Say at once what was understood, because loading data and starting Ray take a while."""
-    count = f"{sweep.name}: {sweep.samples if sweep.space else len(sweep.runs)} trials"
     here = f"on this machine ({local_cpus()} CPUs)"
-    ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
-    lines = [f"{count} {f'on {target}' if target.address else ready}"]
-    lines += [f"{target.note}; Ray is started on this machine instead"] if target.note else []
-    lines += filter(None, [server_note(choices.tracking_uri)])
-    print(*([f"{count}; timing a few steps of each kind {here}"] if choices.dry else lines), sep="\n", flush=True)
+    if choices.dry:
+        where, notes = f"; timing a few steps of each kind {here}", []
+    else:
+        ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
+        where = f" on {target}" if target.address else f" {ready}"
+        notes = [f"{target.note}; Ray is started on this machine instead"] if target.note else []
+        notes += filter(None, [server_note(choices.tracking_uri)])
+    count = sweep.samples if sweep.space else len(sweep.runs)
+    print(f"{sweep.name}: {count} trials{where}", *notes, sep="\n", flush=True)
 
 
 def execute(work: Work) -> int:
@@ -222,16 +224,19 @@ def execute(work: Work) -> int:
 
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
     """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
+    from orchestrator.cluster.nodes import node_problems
     from orchestrator.cluster.ray_log import ray_log
 
-    tune_environment(os.environ)
     with ray_log() as log:
         try:
             screen.stage = "starting Ray" if work.target.address is None else "joining the cluster"
             with screen, ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
                     screen.say(joined(work.target, nodes))
-                _check_nodes(work, nodes)
+                if problems := misfit_problems(work.sweep, work.place, nodes):
+                    raise ConfigError(problems)
+                if unfit := node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
+                    raise ConfigError(ConfigProblem(sentence, file="--results") for sentence in unfit)
                 with claimed(work, screen.say):
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
@@ -241,16 +246,6 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
         if code == SOME_FAILED and (where := log.keep()):
             screen.say(where.strip(" ()"))
         return code
-
-
-def _check_nodes(work: Work, nodes: list[dict[str, float]]) -> None:
-    """Raise ConfigError if a trial does not fit on the cluster, or a node is unsuitable."""
-    from orchestrator.cluster.nodes import node_problems
-
-    if problems := misfit_problems(work.sweep, work.place, nodes):
-        raise ConfigError(problems)
-    if sentences := node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
-        raise ConfigError(ConfigProblem(sentence, file="--results") for sentence in sentences)
 
 
 @contextmanager
@@ -278,6 +273,8 @@ def describe(work: Work) -> list[str]:
 
 def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
     """Run the missing trials, write all results, and wait until MLflow has them."""
+    from orchestrator.scheduling.tuner import run_trials
+
     trials, folder = work.trials, work.folder
     if len(missing) < len(trials):
         total = work.search.samples if work.search else len(trials)
@@ -287,32 +284,23 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     tracker = _tracker(work, screen)
     screen.stage = "starting the processes of the first trials"
     progress = TrialEvents(folder, [tracker, screen])
+    interruption: BaseException | None = None
     try:
-        for sentence in run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search):
-            screen.say(sentence)
-        _write_down(work)
+        run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search)
     except (KeyboardInterrupt, StallError, WriteError) as error:  # all that was finished is saved
-        with suppress(WriteError, FileNotFoundError):  # the whole folder may be gone
-            _write_down(work)
-        interrupted = isinstance(error, KeyboardInterrupt)
-        if interrupted:
-            screen.say("interrupted; finished work is saved, and the same command resumes from there")
-        tracker.finish(CLOSE_SECONDS)
-        if not interrupted:
-            raise
-        return INTERRUPTED
+        interruption = error
     finally:
-        screen.stop()  # the tables of the end are printed without the live one
-    return _close(work, tracker, screen)
-
-
-def _write_down(work: Work) -> None:
-    """Write down how the trials have ended, and which a search has drawn."""
-    shutil.rmtree(work.folder.path / TUNE_FOLDER, ignore_errors=True)
-    if work.search:
-        describe(work)
-    else:
-        write_trials(work.folder)
+        screen.stop()  # what follows is printed without the live table
+    with suppress(*((WriteError, FileNotFoundError) if interruption else ())):  # the whole folder may be gone
+        describe(work) if work.search else write_trials(folder)
+    if interruption is None:
+        return _close(work, tracker, screen)
+    if isinstance(interruption, KeyboardInterrupt):
+        screen.say("interrupted; finished work is saved, and the same command resumes from there")
+    tracker.finish(CLOSE_SECONDS)
+    if not isinstance(interruption, KeyboardInterrupt):
+        raise interruption
+    return INTERRUPTED
 
 
 def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
@@ -329,17 +317,17 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     write_report(folder.path)
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
-    else:
-        if tracker.synced and tracker.synced.models:
-            screen.say(f"MLflow holds the trained models of {tracker.synced.models} more trials")
-        for sentence in fill(folder.path.parent, folder.name) if work.choices.new_store else ():
+    elif work.choices.new_store:
+        for sentence in fill(folder.path.parent, folder.name):
             screen.say(sentence)
     if sweep.tune:
         metric = sweep.tune.metric
         tuned = [(row[metric], titles[row["id"]]) for row in rows if row.get(metric) is not None]
-        best = sweep.tune.best([value for value, _ in tuned]) if tuned else None
-        said = f"no finished trial has the metric {metric!r}, so there is no best trial"
-        screen.say(said if best is None else f"best {metric} {tuned[best][0]:.4g}: {tuned[best][1]}")
+        if tuned:
+            value, title = tuned[sweep.tune.best([value for value, _ in tuned])]
+            screen.say(f"best {metric} {value:.4g}: {title}")
+        else:
+            screen.say(f"no finished trial has the metric {metric!r}, so there is no best trial")
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
     if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +35,6 @@ from orchestrator.cluster.ray_session import ray_session
 from orchestrator.config.run import resolve
 from orchestrator.config.sweep_file import Resources
 from orchestrator.results.paths import Folder
-from orchestrator.scheduling.tuner import tune_environment
 from orchestrator.trial.attack_tasks import ShadowTasks
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import partition_data
@@ -121,7 +119,6 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
     run = resolve(described | {"rounds": ENDLESS, "evaluate_every": ENDLESS})
     resources = Resources(client_actors=work.processes)
     place = placement(resources, run.training.config)
-    tune_environment(os.environ)
     with ray_session(Target(), place):
         group = placement_group(place.bundles)  # what Tune would reserve for the trial
         ray.get(group.ready())

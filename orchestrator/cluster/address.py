@@ -71,15 +71,27 @@ def find_target(asked: str | None, environment: Mapping[str, str]) -> Target:
     Raises:
         ClusterError: the address is none, or no Ray answers there; found within some seconds.
     """
-    for named, origin in ((asked, "--address"), (environment.get("RAY_ADDRESS"), "RAY_ADDRESS")):
-        if named == LOCAL:
-            return Target()
-        if named and named != AUTO:
-            _reach(named, origin)
-            return Target(named, origin)
+    named, origin = (asked, "--address") if asked else (environment.get("RAY_ADDRESS"), "RAY_ADDRESS")
+    if named == LOCAL:
+        return Target()
+    if named and named != AUTO:
+        _reach(named, origin)
+        return Target(named, origin)
+    file = address_file(environment)
+    try:
+        if running := _own_text(file):
+            _reach(running, str(file))
+            return Target(running, str(file))
+    except ClusterError as error:
         if named:
-            return _running_here(environment, required=origin)
-    return _running_here(environment, required="")
+            raise
+        return Target(note=f"{error}; `ray stop` removes that file")
+    if named:
+        raise ClusterError(
+            f"{origin} is {AUTO!r}, and no cluster runs on this machine: `ray start` would have written its address "
+            f"to {file}; give the address as HOST:PORT"
+        )
+    return Target()
 
 
 def address_file(environment: Mapping[str, str]) -> Path:
@@ -88,25 +100,6 @@ def address_file(environment: Mapping[str, str]) -> Path:
     if folder is None and sys.platform.startswith("linux"):
         folder = environment.get("TMPDIR")
     return Path(folder or "/tmp", "ray", "ray_current_cluster")
-
-
-def _running_here(environment: Mapping[str, str], required: str) -> Target:
-    """The cluster that runs on this machine, by Ray's file; ``required`` is what asks for one (``auto``), if anything."""
-    file = address_file(environment)
-    try:
-        if named := _own_text(file):
-            _reach(named, str(file))
-            return Target(named, str(file))
-    except ClusterError as error:
-        if required:
-            raise
-        return Target(note=f"{error}; `ray stop` removes that file")
-    if required:
-        raise ClusterError(
-            f"{required} is {AUTO!r}, and no cluster runs on this machine: `ray start` would have written its address "
-            f"to {file}; give the address as HOST:PORT"
-        )
-    return Target()
 
 
 def _own_text(file: Path) -> str:
@@ -118,18 +111,16 @@ def _own_text(file: Path) -> str:
         ClusterError: the file is a link, or no file of this user.
     """
     try:
-        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as opened:
+            status = os.fstat(opened.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                return opened.read(LONGEST).strip()
+            reason = "it is no file of this user"
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise ClusterError(f"{file} is not followed ({error.strerror}); {JOIN}") from error
-    try:
-        status = os.fstat(opened)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise ClusterError(f"{file} is not followed (it is no file of this user); {JOIN}")
-        return os.read(opened, LONGEST).decode(errors="replace").strip()
-    finally:
-        os.close(opened)
+        reason = str(error.strerror)
+    raise ClusterError(f"{file} is not followed ({reason}); {JOIN}")
 
 
 def _reach(address: str, origin: str) -> None:

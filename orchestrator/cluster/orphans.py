@@ -1,15 +1,13 @@
 """What a run that was killed leaves of its Ray, and how a later run ends it.
 
 Ray's processes end by themselves when the command that started them is killed, some of them only after a minute. So the
-command marks their environment, and nobody else's, with the process that it is: its number, the time at which it started,
-because numbers are given out again, and where they are given out. What is marked, and whose command is gone, is certainly
-ours; nothing else is ended.
+command marks their environment, and nobody else's, with its number, the time at which it was created, and Ray's folder. What
+is marked, and does not descend from that command any more, is certainly ours; nothing else is ended.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -22,6 +20,7 @@ READABLE = (
     "SPT_NOENV"  # keeps Ray's processes, which write titles over their arguments, from overwriting the environment
 )
 POLITE, LAST = 1.0, 2.0  # seconds from asking a process to end to killing it, and to wait after that
+CLOCK = 0.5  # seconds by which the system's clock may be set in the meantime
 
 
 @contextmanager
@@ -38,12 +37,12 @@ def marked() -> Iterator[None]:
 
 
 def ray_processes() -> dict[str, list[psutil.Process]]:
-    """The processes of this user that are marked and run on this machine, by the mark."""
+    """The processes of this user that are marked and belong to Ray's folder, by the mark."""
     by_mark: dict[str, list[psutil.Process]] = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             mark = process.environ().get(MARK, "")
-            if process.uids().real == os.geteuid() and mark.endswith(f" {_place()}") and process.pid != os.getpid():
+            if process.uids().real == os.geteuid() and mark.endswith(f" {_folder()}") and process.pid != os.getpid():
                 by_mark.setdefault(mark, []).append(process)
     return by_mark
 
@@ -56,12 +55,24 @@ def end_own() -> None:
 def end_orphans() -> list[str]:
     """End what killed runs of this user have left running on this machine, and say so."""
     sentences = []
-    for mark, orphans in ray_processes().items():
-        if not _is_at_work(mark):
+    for mark, processes in ray_processes().items():
+        number, created = mark.split(" ")[:2]
+        if orphans := [process for process in processes if not _descends(process, float(created))]:
             _end(orphans)
             many = f"{len(orphans)} process{'' if len(orphans) == 1 else 'es'}"
-            sentences.append(f"ended {many} that an earlier run (process {mark.partition(' ')[0]}, killed) left behind")
+            sentences.append(f"ended {many} that an earlier run (process {number}, killed) left behind")
     return sentences
+
+
+def _descends(process: psutil.Process, created: float) -> bool:
+    """Whether an ancestor of a process was created at that time: numbers differ between containers, and are given out again.
+
+    True also where that cannot be said.
+    """
+    try:
+        return any(abs(ancestor.create_time() - created) < CLOCK for ancestor in process.parents())
+    except psutil.Error:
+        return True
 
 
 def _end(processes: list[psutil.Process]) -> None:
@@ -74,24 +85,8 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _mark() -> str:
-    return f"{os.getpid()} {psutil.Process().create_time()} {_place()}"
+    return f"{os.getpid()} {psutil.Process().create_time()} {_folder()}"
 
 
-def _is_at_work(mark: str) -> bool:
-    """Whether the process that has made a mark still runs; also where that cannot be said."""
-    try:
-        number, started, _ = mark.split(" ", 2)
-        process = psutil.Process(int(number))
-        return abs(process.create_time() - float(started)) < 0.1 and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return False
-    except (psutil.Error, ValueError):
-        return True
-
-
-def _place() -> str:
-    """Where numbers are given out, this host or one of its containers, whose processes it may see, and Ray's folder."""
-    numbers = ""
-    with suppress(OSError):
-        numbers = os.readlink("/proc/self/ns/pid")
-    return f"{socket.gethostname()} {numbers} {address_file(os.environ).parent}"
+def _folder() -> str:
+    return str(address_file(os.environ).parent)

@@ -20,14 +20,9 @@ STDERR = 2
 
 @dataclass
 class RayLog:
-    """The file of one session.
+    """The file of one session; ``kept``: it stays after the session."""
 
-    Attributes:
-        path: the file; None where the lines could not be sent to one.
-        kept: whether the file stays after the session.
-    """
-
-    path: Path | None = None
+    path: Path
     kept: bool = False
 
     def keep(self) -> str:
@@ -36,8 +31,7 @@ class RayLog:
         Returns:
             Where to read what Ray itself says, to be put after a sentence; empty if it has said nothing.
         """
-        with suppress(OSError):
-            self.kept = bool(self.path and self.path.stat().st_size)
+        self.kept = self.path.stat().st_size > 0
         return f" (Ray's own messages are in {self.path})" if self.kept else ""
 
 
@@ -48,16 +42,9 @@ def ray_log() -> Iterator[RayLog]:
     Yields:
         The file, which is deleted at the end unless it is to be kept.
     """
-    log = RayLog()
-    try:
-        handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
-        before = os.dup(STDERR)
-    except OSError:  # no room for a file, or no descriptor 2: the lines stay where they are
-        yield log
-        return
-    log.path, shown = Path(name), sys.stderr
-    direct = _is_stderr(shown)
-    if direct:
+    handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
+    log, before, shown = RayLog(Path(name)), os.dup(STDERR), sys.stderr
+    if direct := _is_stderr(shown):
         shown.flush()
         sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=shown.encoding, errors=shown.errors)
     os.dup2(handle, STDERR)
@@ -73,12 +60,11 @@ def ray_log() -> Iterator[RayLog]:
         os.close(handle)
         if not log.kept:
             with suppress(OSError):
-                log.path.unlink(missing_ok=True)
+                log.path.unlink()
 
 
 def _is_stderr(stream: object) -> bool:
     """Whether what is printed to ``stream`` goes to descriptor 2; notebooks and tests have streams of their own."""
-    try:
-        return stream.fileno() == STDERR  # type: ignore[attr-defined]
-    except (OSError, ValueError, AttributeError):
-        return False
+    with suppress(OSError, ValueError, AttributeError):
+        return bool(stream.fileno() == STDERR)  # type: ignore[attr-defined]
+    return False

@@ -34,6 +34,15 @@ LOCAL_RAY = {
     "task_events_report_interval_ms": 0,
     "enable_metrics_collection": False,
 }
+# Keeps Tune from writing files of its own; set before its import.
+TUNE_SETTINGS = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
+    "TUNE_RESULT_BUFFER_LENGTH": "0",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C should end the command and not only a trial
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
 MODE = "RAY_AUTH_MODE"
 ALREADY = "this process is already connected to Ray; leave the address out to use that, or call ray.shutdown() before"
 LACKS = (
@@ -64,7 +73,7 @@ def local_nodes(place: Placement) -> list[dict[str, float]]:
 def _gpus() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return len([one for one in visible.split(",") if one.strip() not in ("", "-1")])
+        return len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
@@ -91,6 +100,8 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
     Raises:
         ClusterError: no cluster could be reached or started.
     """
+    for name, value in TUNE_SETTINGS.items():
+        os.environ.setdefault(name, value)
     if is_connected():
         if target.address and target.origin == "--address":
             raise ClusterError(ALREADY)
@@ -123,26 +134,20 @@ def _connect(target: Target, place: Placement) -> None:
     """Join the cluster, or start Ray with as many CPUs as one trial needs."""
     import ray
 
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "ignore_reinit_error": False}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if target.address is not None:
         with sent_along() as code:
             ray.init(address=target.address, **code, **quiet)
         return
     cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
+    local = {"address": "local", "num_cpus": cpus, "include_dashboard": False, "_system_config": LOCAL_RAY}
     require_token(os.environ)
     with marked(), _on_loopback():
-        options = {
-            "address": "local",
-            "num_cpus": cpus,
-            "include_dashboard": False,
-            "_system_config": LOCAL_RAY,
-            **quiet,
-        }
         try:
-            ray.init(**options)
+            ray.init(**local, **quiet)
         except Exception:  # a busy machine can be too slow for the first attempt
             ray.shutdown()
-            ray.init(**options)
+            ray.init(**local, **quiet)
 
 
 @contextmanager

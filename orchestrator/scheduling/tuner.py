@@ -1,17 +1,30 @@
-"""Running the trials of a sweep with Ray Tune. Events are passed on, and Tune's own files are removed."""
+"""Running trials with Ray Tune: schedulers and a search that know our trial ids and survive a resumed sweep, and events."""
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Iterator, MutableMapping
+import time
+from collections import Counter, namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ray import tune
+from ray.exceptions import OutOfMemoryError
+from ray.tune.error import TuneError
+from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, MedianStoppingRule, TrialScheduler
+from ray.tune.search import Searcher
+
+from orchestrator.cluster.address import StallError
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.config.tune_section import Asha, Tune
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.record import TrialIdentity
+from orchestrator.results.record import TrialIdentity, has_ended, read_record
+from orchestrator.results.tables import read_table
 from orchestrator.results.writing import REFUSALS, WriteError, write_error
 from orchestrator.scheduling.trials import (
     TUNE_FOLDER,
@@ -22,19 +35,213 @@ from orchestrator.scheduling.trials import (
     tune_trial_name,
 )
 from orchestrator.tracking.events import TrialEvents
+from orchestrator.trial import outcome
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
 
+WORTH_SAYING = 30.0  # seconds without a running trial until the user is told
+ROUNDS = "rounds done"
+FOREVER: Any = math.inf
+TrialHandle = namedtuple(
+    "TrialHandle", ["trial_id"]
+)  # what a scheduler of Tune sees of a trial: our id, for Tune's changes
 
-TUNE_SETTINGS = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
-    "TUNE_RESULT_BUFFER_LENGTH": "0",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C should end the command and not only a trial
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",
-    "RAY_AIR_NEW_OUTPUT": "0",
-}
+
+class StoppingScheduler(FIFOScheduler):
+    """Passes every round of every trial, including those of earlier sessions, to one of Tune's schedulers (``inner``).
+
+    Attributes:
+        last: for each trial, the last round that had the metric, and the value there.
+    """
+
+    def __init__(self, goal: Tune, longest: int) -> None:
+        """Set up the scheduler of the section ``tune``; ``longest`` is the number of rounds of the longest trial."""
+        super().__init__()
+        self.goal, chosen = goal, goal.scheduler
+        assert chosen is not None
+        common: dict[str, Any] = {"time_attr": ROUNDS, "metric": goal.metric, "mode": goal.mode}
+        common["grace_period"] = chosen.grace_period
+        if isinstance(chosen, Asha):
+            # One round more than the longest trial has, so that the scheduler does not stop that trial in its last round.
+            self.inner: Any = AsyncHyperBandScheduler(
+                max_t=longest + 1, reduction_factor=chosen.reduction_factor, **common
+            )
+        else:  # an infinite time slice, so that the rule never pauses a trial, which would have to be resumed later
+            self.inner = MedianStoppingRule(min_samples_required=chosen.fewest, min_time_slice=FOREVER, **common)
+        self.last: dict[str, tuple[int, float]] = {}
+
+    def recall(self, folder: Folder, trials: Iterable[TrialSpec]) -> None:
+        """Replay the saved rounds of ended trials, as if Tune had reported them in this session."""
+        for spec in trials:
+            table = folder.trial(spec.id).table("rounds")
+            if has_ended(read_record(folder.trial(spec.id)) or {}, self.goal) and table.exists():
+                self.decide(spec.id, read_table(table).to_pylist())
+
+    def decide(self, trial: str, rows: Iterable[Mapping[str, Any]]) -> str:
+        """Report a trial's rounds, in order, to the scheduler, except those without the metric.
+
+        Returns:
+            The scheduler's decision after the last of these rounds, a constant of `TrialScheduler`.
+        """
+        handle, decision = TrialHandle(trial), TrialScheduler.CONTINUE
+        for row in rows:
+            value = row.get(self.goal.metric)
+            if value is None or value != value or (trial in self.last and row["round"] <= self.last[trial][0]):
+                continue
+            if trial not in self.last:
+                self.inner.on_trial_add(None, handle)
+            self.last[trial] = (row["round"], float(value))
+            result = {ROUNDS: row["round"] + 1, self.goal.metric: float(value)}
+            decision = self.inner.on_trial_result(None, handle, result)
+            if decision == TrialScheduler.STOP:
+                break
+        return decision
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Decide after a report of Tune whether the trial continues."""
+        return self.decide(tune_trial_id(trial), result.get("rows", []))
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """Report the last rounds of a trial, with which others are compared."""
+        self.decide(tune_trial_id(trial), result.get("rows", []))
+
+
+class TuneCallback(tune.Callback):
+    """Translates Tune's callbacks into events of our trials.
+
+    Attributes:
+        again: whether Tune has abandoned a trial that may be retried, or itself, so that it must be started again. A trial
+            is abandoned if the driver's process dies before the trial has begun, or while it takes over the trial.
+    """
+
+    def __init__(
+        self,
+        progress: TrialEvents,
+        needs: str,
+        patience: float,
+        retries: int,
+        stopping: StoppingScheduler | None = None,
+    ) -> None:
+        """Make a callback.
+
+        Args:
+            progress: receives the events.
+            needs: the resources of one trial, in words.
+            patience: seconds to wait for room on the cluster before the sweep is ended.
+            retries: how often the process of a trial may die.
+            stopping: the scheduler, if trials are stopped early.
+        """
+        self.progress, self.needs, self.patience, self.retries = progress, needs, patience, retries
+        self.stopping, self.again = stopping, False
+        self.began: dict[str, float] = {}
+        self.processes: dict[str, int | None] = {}
+        self.deaths: Counter[str] = Counter()
+        self.idle_since: float | None = None
+        self.said = ""  # the trial of which it was said that there is no room
+
+    def __getstate__(self) -> dict[str, Any]:
+        """An empty state: Tune pickles its callbacks in order to resume, which we do not use; threads cannot be pickled."""
+        return {}
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Announce that a trial has started."""
+        started = tune_trial_id(trial)
+        self.began.setdefault(started, time.time())
+        if started not in self.progress.statuses:  # Tune restarts a trial whose process died after the trial had ended
+            self.progress.on_started(started)
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
+        """Pass on a driver's report; raises WriteError if the driver could not write its results."""
+        if "unwritable" in result:  # the other trials could not write either
+            raise WriteError(*result["unwritable"])
+        reporting = tune_trial_id(trial)
+        if result.get("repaired"):
+            self.progress.on_note(reporting, result["repaired"], lasting=True)
+        self.processes[reporting] = result.get("pid")
+        self.progress.on_rounds(reporting, result.get("rows", []))
+        if result.get("note"):
+            self.progress.on_note(reporting, result["note"])
+        if "summary" in result and reporting not in self.progress.statuses:
+            self.progress.on_ended(reporting, result["summary"])
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Record a trial that the scheduler has stopped; other trials report their end themselves."""
+        stopped = tune_trial_id(trial)
+        if stopped in self.progress.statuses or self.stopping is None:
+            return
+        identity = TrialConfig.from_dict(trial.config["trial"]).identity
+        by, last = self.stopping.goal.rule or {}, self.stopping.last[stopped]
+        folder = self.progress.folder.trial(stopped)
+        self.progress.on_ended(stopped, outcome.stop(folder, identity, self.began[stopped], by, last))
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Look for trials that wait for resources. Raises StallError if no trial could be placed for too long."""
+        waiting, now = [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"], time.monotonic()
+        if not waiting or any(trial.status == "RUNNING" for trial in trials):
+            if self.said:
+                self.progress.on_note(self.said, "")
+            self.idle_since, self.said = None, ""
+            return
+        self.idle_since = now if self.idle_since is None else self.idle_since
+        if now - self.idle_since > self.patience:
+            raise StallError(
+                f"no trial could be placed for {self.patience:g} s: one trial needs {self.needs}, and the cluster "
+                "no longer has these resources, or others use them; the same command resumes from the saved results"
+            )
+        if now - self.idle_since > WORTH_SAYING and not self.said:
+            self.said = waiting[0]
+            self.progress.on_note(waiting[0], f"waiting for resources on the cluster: {self.needs}")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Have a trial whose process died started again if it may be retried, or mark it as failed."""
+        lost, text = tune_trial_id(trial), ""
+        with suppress(OSError):  # a file of Tune's, which may be gone
+            text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
+        self.deaths[lost] += 1 if trial.should_recover() else self.retries + 1  # Tune has counted the others
+        self._retry(lost, text)
+
+    def on_killed(self, text: str) -> None:
+        """Have all trials go on, as Tune has ended itself over one whose process Ray has killed, and says ``text`` of it."""
+        running = self.began.keys() - self.progress.statuses.keys()
+        self.again = True
+        for lost in {trial for trial in running if f"pid={self.processes.get(trial)}," in text} or running:
+            self.deaths[lost] += 1
+            self._retry(lost, text)
+
+    def _retry(self, lost: str, text: str) -> None:
+        if self.deaths[lost] > self.retries:
+            self.progress.on_lost(lost, text)
+        else:
+            self.again = True
+
+
+class SearchAdapter(Searcher):
+    """Gives the trials of a search to Tune, as ``configured`` makes them, except those that already have a result."""
+
+    def __init__(self, search: Search, configured: Callable[[TrialSpec], TrialConfig], callback: TuneCallback) -> None:
+        super().__init__()
+        self.search, self.configured, self.callback = search, configured, callback
+        self.suggested: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """An empty state: Tune pickles its searchers in order to resume, but we resume from the records of the trials."""
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:
+        """The configuration of the next trial; None while the next draw needs a trial that is still running."""
+        if self.callback.again:
+            return Searcher.FINISHED
+        self.search.replay()
+        for spec in self.search.specs:
+            if spec.id not in self.suggested and spec.id not in self.search.over:
+                self.suggested.add(spec.id)
+                if not has_ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
+                    return {"trial": self.configured(spec).to_dict()}
+        return Searcher.FINISHED if self.search.complete else None
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Do nothing: the search reads results from the records of the trials."""
 
 
 def run_trials(
@@ -46,8 +253,8 @@ def run_trials(
     progress: TrialEvents,
     hashes: Hashes,
     search: Search | None = None,
-) -> list[str]:
-    """Run trials until all have ended, as many at a time as fit; return warnings for the user.
+) -> None:
+    """Run trials until all have ended, as many at a time as fit.
 
     With a ``search``, which draws them, ``trials`` are those that it has drawn so far. ``nodes`` are the resources of each
     node, ``place`` is what one trial reserves, and ``progress`` receives all events.
@@ -56,15 +263,11 @@ def run_trials(
         WriteError: results cannot be saved.
         StallError: the cluster has no room for any trial.
     """
-    from ray import tune
-
-    from orchestrator.scheduling.adapters import SearchAdapter, StoppingScheduler, TuneCallback
-
     resources, stopping = sweep.resources, None
     if sweep.tune and sweep.tune.scheduler:
         stopping = StoppingScheduler(sweep.tune, max(run.rounds for run in sweep.runs))
         stopping.recall(folder, search.specs if search else trial_specs(sweep))
-    hearing = TuneCallback(progress, str(place), resources.timeout_seconds, resources.trial_retries, stopping)
+    callback = TuneCallback(progress, str(place), resources.timeout_seconds, resources.trial_retries, stopping)
 
     def configured(trial: TrialSpec) -> TrialConfig:
         identity = TrialIdentity(trial.id, trial.run.to_dict(), hashes.origin(trial.run))
@@ -75,31 +278,28 @@ def run_trials(
             data_root=str(sweep.root_of(trial.run)),
             placement=place,
             timeout=resources.timeout_seconds,
-            every_round=bool(sweep.tune and sweep.tune.scheduler),
+            every_round=stopping is not None,
             title=f"{sweep.name} {trial.title}",
         )
 
-    order: dict[str, Any] = {"scheduler": stopping}
-    order["max_concurrent_trials"] = concurrent_trials(place, nodes, resources.concurrent_trials)
-    hearing.again = True
-    while hearing.again and (trials or search):
-        hearing.again, space = False, dict[str, Any]()
+    options: dict[str, Any] = {"scheduler": stopping}
+    options["max_concurrent_trials"] = concurrent_trials(place, nodes, resources.concurrent_trials)
+    callback.again = True
+    while callback.again and (trials or search):
+        callback.again, space = False, dict[str, Any]()
         if search:
             search.over = progress.statuses
-            order |= {"search_alg": SearchAdapter(search, configured, hearing), "num_samples": search.samples}
+            options |= {"search_alg": SearchAdapter(search, configured, callback), "num_samples": search.samples}
         else:
             space = {"trial": tune.grid_search([configured(trial).to_dict() for trial in trials])}
-        _fit(folder, place, space, order, hearing)
+        _fit(folder, place, space, options, callback)
         trials = [trial for trial in trials if trial.id not in progress.statuses]
-    return stopping.complaint() if stopping else []
 
 
-def _fit(folder: Folder, place: Placement, space: dict[str, Any], order: dict[str, Any], hearing: Any) -> None:
-    """Run Tune once over the trials of ``space``; ``order`` has the further options of TuneConfig."""
-    from ray import tune
-    from ray.exceptions import OutOfMemoryError
-    from ray.tune.error import TuneError
-
+def _fit(
+    folder: Folder, place: Placement, space: dict[str, Any], options: dict[str, Any], callback: TuneCallback
+) -> None:
+    """Run Tune once over the trials of ``space``; ``options`` are further ones of TuneConfig."""
     from orchestrator.scheduling.driver import Driver
 
     driver: Any = tune.with_resources(Driver, tune.PlacementGroupFactory([{}, *place.bundles]))
@@ -108,13 +308,13 @@ def _fit(folder: Folder, place: Placement, space: dict[str, Any], order: dict[st
         driver,
         param_space=space,
         tune_config=tune.TuneConfig(
-            reuse_actors=True, trial_name_creator=tune_trial_name, trial_dirname_creator=tune_trial_id, **order
+            reuse_actors=True, trial_name_creator=tune_trial_name, trial_dirname_creator=tune_trial_id, **options
         ),
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(folder.path / TUNE_FOLDER),
-            callbacks=[hearing],
-            failure_config=tune.FailureConfig(max_failures=hearing.retries),
+            callbacks=[callback],
+            failure_config=tune.FailureConfig(max_failures=callback.retries),
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # says nothing; in a notebook, the usual one clears the cell's output
         ),
@@ -125,33 +325,26 @@ def _fit(folder: Folder, place: Placement, space: dict[str, Any], order: dict[st
         if refused := _refused(error, folder):
             raise refused from None
         # Tune knows the error of an actor that has died, and ends itself at one that Ray has ended for lack of memory.
-        killed = next((one for one in _causes(error) if isinstance(one, OutOfMemoryError)), None)
+        killed = next((cause for cause in _causes(error) if isinstance(cause, OutOfMemoryError)), None)
         if killed is None:
             raise
-        hearing.on_killed(str(killed))
+        callback.on_killed(str(killed))
     finally:
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
 
 
 def _refused(error: BaseException, folder: Folder) -> WriteError | None:
     """What the disk has refused, to `TuneCallback` or to Tune, which wraps it; None if it was something else."""
-    for at in _causes(error):
-        if isinstance(at, WriteError):
-            return at
-        if isinstance(at, OSError) and at.errno in REFUSALS:
-            return write_error(Path(at.filename or folder.path / TUNE_FOLDER), "could not be written", at)
+    for cause in _causes(error):
+        if isinstance(cause, WriteError):
+            return cause
+        if isinstance(cause, OSError) and cause.errno in REFUSALS:
+            return write_error(Path(cause.filename or folder.path / TUNE_FOLDER), "could not be written", cause)
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """The error, and what it was raised from, one after another."""
-    at: BaseException | None = error
-    while at is not None:
-        yield at
-        at = at.__cause__ or at.__context__
-
-
-def tune_environment(environment: MutableMapping[str, str]) -> None:
-    """Set the variables that stop Tune from writing files of its own; call it before Tune is imported."""
-    for name, value in TUNE_SETTINGS.items():
-        environment.setdefault(name, value)
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

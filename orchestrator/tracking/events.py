@@ -47,11 +47,8 @@ class Listener:
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         """Rounds have ended; ``rows`` has their metrics, one row per round."""
 
-    def on_note(self, trial: str, note: str) -> None:
-        """A short message about a trial, for the user."""
-
-    def on_repaired(self, trial: str, sentence: str) -> None:
-        """What a trial had saved was damaged and is set aside, as the sentence says."""
+    def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
+        """A short message about a trial, for the user; one that is ``lasting`` is true beyond the next round, too."""
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         """A trial has ended, with any status; ``record`` is its record."""
@@ -82,13 +79,9 @@ class TrialEvents(Listener):
         for listener in self.listeners if rows else ():
             listener.on_rounds(trial, rows)
 
-    def on_note(self, trial: str, note: str) -> None:
+    def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
         for listener in self.listeners:
-            listener.on_note(trial, note)
-
-    def on_repaired(self, trial: str, sentence: str) -> None:
-        for listener in self.listeners:
-            listener.on_repaired(trial, sentence)
+            listener.on_note(trial, note, lasting)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         self.statuses[trial] = record["status"]
@@ -99,8 +92,8 @@ class TrialEvents(Listener):
         """Record a trial as failed, whose process died more often than allowed: Ray says ``text`` of it."""
         if trial in self.statuses:
             return
-        last = [line.strip() for line in text.splitlines() if line.strip()][-1:] or ["the reason is unknown"]
-        reason = f"its process died: {killed_for_memory(text) or last[0]}"
+        last = (text.strip() or "the reason is unknown").splitlines()[-1].strip()
+        reason = f"its process died: {killed_for_memory(text) or last}"
         record = {"status": "failed", "reason": reason, "metrics": {}, "seconds": 0.0, "origin": {}}
         if text:
             write_atomically(self.folder.trial(trial).error, text.encode())
@@ -136,16 +129,17 @@ def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Map
         rows: the rows of ``trials.parquet``.
         titles: the title of each trial, by id.
     """
-    without, lines = [row for row in rows if row["status"] in ("failed", "diverged")], []
+    without = [row for row in rows if row["status"] in ("failed", "diverged")]
+    lines = []
     for row in without[:MOST_LINES]:
         reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
         shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
         log = folder.trial(row["id"]).error
-        parts = [
+        parts = (
             f"{titles[row['id']]}  {row['status']}: {shown}",
             advice(reason),
             f"log: {log}" if log.exists() else "",
-        ]
+        )
         lines.append("; ".join(filter(None, parts)))
     if len(without) > MOST_LINES:
         lines.append(f"and {len(without) - MOST_LINES} more trials without a result, see {folder.table}")

@@ -27,13 +27,11 @@ ATTACKS = (MEMBERSHIP, SOURCE, CLIENT)
 SECTIONS = dict.fromkeys(ATTACKS, "attack") | {FAIRNESS: "fairness", NOISE: "privacy", TIME: RUN}
 VIEW = "fedpriv"  # the key of the view
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
-TRADE_OFF, SETTINGS = "trade-off", "headline metrics"  # sections of the view's charts
+TRADE_OFF = "trade-off"  # the section of the view's own charts
 WIDTH = 190  # of a column in pixels: the names of most metrics fit
 TITLE = "settings, mean over seeds"
 PRIMARY, HIGHER = "mlflow.experiment.primaryMetric.name", "mlflow.experiment.primaryMetric.greaterIsBetter"
 MOST = 6  # headline metrics
-GROUPS = ("_minority", "_majority")
-CLAIMED, AUDITED = "epsilon", "epsilon_audit"
 SETTING = "setting"  # the tag by which runs are grouped: the swept values without the seeds
 
 
@@ -145,7 +143,9 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
         return {}
     columns = [f"params.`{key}`" for key in dict.fromkeys(swept) if key not in REPEATS]
     columns += [f"metrics.`{metric_key(name)}`" for name in headlines]
-    charts = _charts(headlines)
+    charts = [_chart(accuracy, risk) for accuracy, risk in trade_offs(headlines)]
+    top, measured = _section(headlines[0]), {_section(name) for name in names} - {RUN}
+    sections = [*([TRADE_OFF] if charts else []), *sorted(measured, key=lambda one: (one != top, one)), RUN]
     view = {
         "searchFilter": "",
         "orderByKey": "attributes.start_time",
@@ -163,8 +163,12 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
         "runsExpanded": {},
         "runsHidden": [],
         "runsHiddenMode": "SHOW_ALL",
-        "compareRunCharts": charts,
-        "compareRunSections": _sections(headlines[0], names, {chart["metricSectionId"] for chart in charts}),
+        "compareRunCharts": charts,  # MLflow adds those of the other sections
+        "compareRunSections": [
+            {"uuid": section, "name": section, "display": section != RUN, "isReordered": True, "deleted": False}
+            | {"isGenerated": section != TRADE_OFF}
+            for section in sections
+        ],
         "isAccordionReordered": True,  # else the sections are in alphabetical order
     }
     packed = base64.b64encode(zlib.compress(json.dumps(view, separators=(",", ":")).encode())).decode()
@@ -175,32 +179,18 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
     }
 
 
-def _charts(headlines: Sequence[str]) -> list[dict[str, Any]]:
-    """The trade-offs, and a bar for each headline metric; MLflow adds the other charts to their sections."""
-
-    def chart(kind: str, section: str, title: str, **content: Any) -> dict[str, Any]:
-        named = {"type": kind, "uuid": f"{section}: {title}", "metricSectionId": section, "displayName": title}
-        return {**named, "deleted": False, "isGenerated": False, "runsCountToCompare": 100, **content}
-
-    charts = []
-    for accuracy, risk in trade_offs(headlines):
-        x, y = ({"key": metric_key(name), "type": "METRIC"} for name in (accuracy, risk))
-        charts.append(
-            chart("SCATTER", TRADE_OFF, f"{full_label(risk)} against {full_label(accuracy)}", xaxis=x, yaxis=y)
-        )
-    return charts + [chart("BAR", SETTINGS, full_label(name), metricKey=metric_key(name)) for name in headlines]
-
-
-def _sections(first: str, names: Iterable[str], charted: Collection[str]) -> list[dict[str, Any]]:
-    """The sections: ours that have charts, that of the ``first`` metric, the others, and last that of what is no result."""
-    ours = [section for section in (TRADE_OFF, SETTINGS) if section in charted]
-    top, measured = _section(first), {_section(name) for name in names} - {RUN}
-    listed = [*ours, *sorted(measured, key=lambda section: (section != top, section)), RUN]
-    return [
-        {"uuid": section, "name": section, "display": section != RUN, "isReordered": True, "deleted": False}
-        | {"isGenerated": section not in ours}
-        for section in listed
-    ]
+def _chart(accuracy: str, risk: str) -> dict[str, Any]:
+    title = f"{full_label(risk)} against {full_label(accuracy)}"
+    x, y = ({"key": metric_key(name), "type": "METRIC"} for name in (accuracy, risk))
+    chart = {
+        "type": "SCATTER",
+        "uuid": title,
+        "metricSectionId": TRADE_OFF,
+        "displayName": title,
+        "xaxis": x,
+        "yaxis": y,
+    }
+    return {**chart, "deleted": False, "isGenerated": False, "runsCountToCompare": 100}
 
 
 def _section(name: str) -> str:
@@ -215,22 +205,19 @@ def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[
     """
     ranked = sorted(table_columns(names), key=lambda column: column.rank)
     shown = [next(name for name in column.metrics if name in names) for column in ranked]
-    if not any(name.startswith(CLAIMED) and not name.startswith(AUDITED) for name in names):
-        shown = [name for name in shown if not name.startswith(AUDITED)]  # nobody compares it where nothing is claimed
     return list(dict.fromkeys([*(name for name in first if name in names), *shown]))[:MOST]
 
 
 def trade_offs(headlines: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs of an accuracy and a risk among the headline metrics, those of the same group of clients together.
+    """The pairs of an accuracy and a risk among the headline metrics: that which the risk declares, or else the first.
 
-    >>> trade_offs(["accuracy_minority", "accuracy_majority", "mia_auc_majority"])
-    [('accuracy_majority', 'mia_auc_majority')]
+    >>> trade_offs(["accuracy_minority", "accuracy_majority", "risk_majority"])
+    [('accuracy_majority', 'risk_majority')]
     """
-
-    def group(name: str) -> str:
-        return next((ending for ending in GROUPS if name.endswith(ending)), "")
-
     accuracies = [name for name in headlines if metric(name).family == ACCURACY]
-    risks = [name for name in headlines if metric(name).family in ATTACKS and metric(name).unit == "fraction"]
-    of_group = {group(name): name for name in reversed(accuracies)}
-    return [(of_group.get(group(risk), accuracies[0]), risk) for risk in risks if accuracies]
+    pairs = []
+    for risk in map(metric, headlines):
+        if accuracies and risk.family in ATTACKS and risk.unit == "fraction":
+            declared = risk.risk.accuracies if risk.risk else ()
+            pairs.append((next((name for name in declared if name in accuracies), accuracies[0]), risk.name))
+    return pairs

@@ -8,13 +8,12 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import yaml
@@ -24,9 +23,7 @@ from orchestrator.metric_names import metric
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import SLOT_NAMES, Results, plain, read_results
 from orchestrator.report.statistics import number
-from orchestrator.report.summary import Columns, by_setting, escape, markdown_table, metric_cell, seeds_cell
-from orchestrator.report.vocabulary import key_labels
-from orchestrator.results.log import DamageError
+from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.sweeps import read_sweep
@@ -43,27 +40,18 @@ from orchestrator.tracking.labels import (
     view_place,
 )
 
-if TYPE_CHECKING:
-    from orchestrator.report.story import Story
-
 ROUND = metric_key("round")  # a metric that every round has
 TABLES = ("rounds", "clients", "attacks")  # shown on a trial's page; those of single examples are too long for one
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
 PICTURES = "description"  # the folder of a note's figures among the artifacts
 MOST_FIGURES = 3  # in a note: the first of these that there are
 NOTE_LENGTH = 8000  # MLflow's limit
-MOST_SETTINGS = 30
 CUT = "\n\n(The rest is left out, because MLflow allows no longer text: see the report among the artifacts.)"
-SWEEP_READING = (
-    "**How to read it.** Each run below this one is a trial. Numbers are means over the finished seeds of a setting ± half "
-    "the width of the 95 % interval; below three seeds the values themselves. Rates are fractions of one. Charts are in "
-    "sections: `accuracy`, `attack`, `privacy`, `clustering`, ...; their step is the round, counted from 1. `run` holds "
-    "rounds and seconds. Tables and figures are in `report/` among the artifacts."
-)
-TRIAL_READING = (
-    "**How to read it.** Metrics are in sections: `accuracy`, `attack`, `privacy`, ...; their step is the round, counted "
-    "from 1, and the last one is the trial's result. Rates are fractions of one. `config.yaml` among the artifacts has all "
-    "settings; `tables/` shows rounds, clients and attacks, whose whole tables are the Parquet files."
+READING = (
+    "**How to read it.** Numbers of a setting are means over its finished seeds ± half the width of the 95 % interval; below "
+    "three seeds the values themselves. Rates are fractions of one. Metrics and charts are in sections: `accuracy`, `attack`, "
+    "`privacy`, ...; their step is the round, counted from 1; `run` holds rounds and seconds. Settings, whole tables and "
+    "figures are among the artifacts."
 )
 
 
@@ -72,40 +60,32 @@ class Projection:
     """What MLflow should have of one run, times in milliseconds since 1970.
 
     Attributes:
+        manifest: a hash of all that this was made of.
         status: MLflow's word for how it ended.
-        rounds: the values of its metrics in each round.
-        finals: the final values.
         inputs: the data sets that it has read.
         files: artifacts, each with its folder among them.
         tables: Parquet files that its page shows as tables.
+        rounds: the values of its metrics in each round.
+        finals: the final values.
         pictures: figures that its note shows.
-        first: of a sweep, the metrics that come first; None while nothing can be said of the results.
+        first: of a sweep, the metrics that come first.
     """
 
+    manifest: str
     name: str
     status: str
     started: int
     ended: int
+    params: Mapping[str, str]
     tags: Mapping[str, str]
     note: str
-    finals: Sequence[Metric]
     inputs: Sequence[Dataset]
     files: Sequence[tuple[Path, str]]
     tables: Sequence[Path]
-    params: Mapping[str, str] = field(default_factory=dict)
     rounds: Sequence[Metric] = ()
+    finals: Sequence[Metric] = ()
     pictures: Sequence[Path] = ()
-    first: Sequence[str] | None = None
-
-
-class Facts(NamedTuple):
-    """What is said of a sweep: its results, story and verdicts, and the metrics that come first, among the headline metrics."""
-
-    results: Results
-    story: Story
-    first: Sequence[str]
-    headlines: Sequence[str]
-    verdicts: Mapping[str, str]
+    first: Sequence[str] = ()
 
 
 def sweep_manifest(folder: Folder) -> str:
@@ -118,56 +98,64 @@ def sweep_manifest(folder: Folder) -> str:
 
 def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
     """The swept values of each trial of a sweep, by id and dotted key."""
-    try:
-        facts = read_sweep(folder).facts
-        declared = [key.removeprefix("base.") for key in yaml.safe_load(facts["file"]).get("sweep") or {}]
-    except (FileNotFoundError, DamageError, AttributeError, yaml.YAMLError):
-        return {}
-    rows = facts["trials"]
+    facts = read_sweep(folder).facts
+    rows, declared = facts["trials"], yaml.safe_load(facts["file"]).get("sweep") or {}
     added = [key for row in rows[:1] for key in row if "." in key and key not in SLOT_NAMES]  # by --set
-    keys = dict.fromkeys([*declared, *added])
+    keys = dict.fromkeys([*(key.removeprefix("base.") for key in declared), *added])
     return {row["id"]: {key: plain(row[key]) for key in keys if row.get(key) is not None} for row in rows}
 
 
-def project_trial(folder: Folder, trial: str, swept: Mapping[str, Any], experiment: str) -> Projection:
+def began(folder: Folder) -> int | None:
+    """When the first trial of a sweep ended; None if none has."""
+    return min((_written(trial.manifest) for trial in folder.trials() if trial.manifest.is_file()), default=None)
+
+
+def project_trial(
+    folder: Folder, record: Mapping[str, Any], trial: str, swept: Mapping[str, Any], experiment: str
+) -> Projection:
     """What MLflow should have of a trial that has ended.
 
     Args:
-        folder: the results folder of the sweep, where the trial has a record.
+        folder: the results folder of the sweep.
+        record: the trial's record.
         trial: the trial's id.
         swept: its swept values by dotted key.
         experiment: MLflow's id of the sweep's experiment, to which the note links.
     """
     own = folder.trial(trial)
-    record, run = read_record(own) or {}, yaml.safe_load(own.config.read_text())
-    ended, seconds = _written(own.manifest), record.get("seconds") or 0.0
+    run, metrics, origin = (
+        yaml.safe_load(own.config.read_text()),
+        record.get("metrics") or {},
+        record.get("origin") or {},
+    )
+    ended, seconds, failed = _written(own.manifest), record.get("seconds") or 0.0, record["status"] == "failed"
     started = ended - int(1000 * seconds)
-    metrics, origin = record.get("metrics") or {}, record.get("origin") or {}
     rows = read_table(own.table("rounds")).to_pylist() if own.table("rounds").is_file() else []
-    rounds, failed = round_points(rows, started, ended), record["status"] == "failed"
-    known = {key: text for key, text in origin.items() if key in ("commit", "host", "device") or key[:8] == "version."}
-    said = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
-    tags = run_tags(run, swept, known) | {name: value for name, value in metrics.items() if isinstance(value, str)}
-    tags |= {name: text for name, text in said.items() if text} | {"status": record["status"]}
+    rounds, finals = round_points(rows, started, ended), scalar_metrics(metrics)
+    software = {
+        key: text for key, text in origin.items() if key in ("commit", "host", "device") or key[:8] == "version."
+    }
+    remarks = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
+    tags = run_tags(run, swept, software) | {name: value for name, value in metrics.items() if isinstance(value, str)}
+    tags |= {name: text for name, text in remarks.items() if text} | {"status": record["status"]}
     # The message of a failure: one that an earlier attempt has left says nothing of this trial.
     files = [own.config, *sorted(own.path.glob("*.parquet")), *([own.error] if failed and own.error.is_file() else [])]
-    params, finals = {key: brief(value) for key, value in swept.items()}, scalar_metrics(metrics)
-    name = trial_name(swept) or trial
-    last = rows[-1]["round"] + 1 if rows else 0
-    state = f"{record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
+    name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
+    state = f"{name}: {record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
     return Projection(
+        manifest=record["manifest"],
         name=name,
         status="FAILED" if failed else "FINISHED",
         started=started,
         ended=ended,
         tags=tags,
-        note=_trial_note(f"{escape(name)}: {state}", said, params, finals, folder.name, experiment),
-        finals=final_points(finals, rounds, ended),
+        note=_trial_note(state, remarks, finals, experiment),
         inputs=_inputs(run, origin),
         files=[(file, "") for file in files],
         tables=[table for table in map(own.table, TABLES) if table.is_file()],
-        params=params,
+        params={key: brief(value) for key, value in swept.items()},
         rounds=rounds,
+        finals=final_points(finals, rounds, ended),
     )
 
 
@@ -180,33 +168,41 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         experiment: MLflow's id of the sweep's experiment.
         run: MLflow's id of the sweep's own run.
     """
-    own = list(map(folder.trial, trials))
-    records = {trial: record for trial in own if (record := read_record(trial))}
+    ids = list(trials)
+    records = {trial: record for trial in map(folder.trial, ids) if (record := read_record(trial))}
     times = [_written(trial.manifest) for trial in records] or [_written(folder.sweep)]
     good = all(record["status"] in ("finished", "stopped") for record in records.values())
     word, status = ("finished", "FINISHED") if good else ("failed", "FAILED")
-    word, status = (word, status) if len(records) == len(own) else ("unfinished", "KILLED")
+    word, status = (word, status) if len(records) == len(ids) else ("unfinished", "KILLED")
     inputs = {
-        one.digest: one
+        data.digest: data
         for trial, record in records.items()
-        if trial.config.is_file()
-        for one in _inputs(yaml.safe_load(trial.config.read_text()), record.get("origin") or {})
+        for data in _inputs(yaml.safe_load(trial.config.read_text()), record.get("origin") or {})
     }
-    facts = _facts(folder)
     pictures = [file for name in FIGURES if (file := folder.report / f"{name}.png").is_file()][:MOST_FIGURES]
+    note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
+    with suppress(Exception):  # a note is never worth a run
+        from orchestrator.report import verdicts as judged
+        from orchestrator.report.risks import main_risk
+
+        results = read_results(folder.path)
+        first = [name for name in main_risk(results) or () if name][::-1]
+        verdicts = {f"verdict.{verdict.claim['claim']}": judged.words(verdict) for verdict in judged.of(results)}
+        note = _sweep_note(results, first, pictures, experiment, run)
     return Projection(
+        manifest=sweep_manifest(folder),
         name=folder.name,
         status=status,
         started=min(times),
         ended=max(times),
-        tags={**_shown_tags({}), "status": word, **(facts.verdicts if facts else {})},
-        note=_sweep_note(facts, pictures, experiment, run) if facts else begun_note(folder, experiment),
-        finals=[Metric(name, value, max(times), 0) for name, value in (_means(facts) if facts else {}).items()],
+        params={},
+        tags={**_shown_tags({}), "status": word, **verdicts},
+        note=note,
         inputs=list(inputs.values()),
         files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
         tables=[folder.table] if folder.table.is_file() else [],
         pictures=pictures,
-        first=facts.first if facts else None,
+        first=first,
     )
 
 
@@ -268,34 +264,9 @@ def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Dataset]:
     return [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
 
 
-def _facts(folder: Folder) -> Facts | None:
-    """What is said of a sweep; None while nothing can be, as before the first trial has ended."""
-    from orchestrator.report import verdicts
-    from orchestrator.report.story import headline_risk, story
-
-    with suppress(Exception):  # a note is never worth a run
-        results = read_results(folder.path)
-        risk = headline_risk(results)
-        first = [name for name in (risk.accuracy, risk.name) if name] if risk else []
-        measured = {name for name in results.metrics if any(setting.measured(name) for setting in results.settings)}
-        judged = {f"verdict.{one.claim['claim']}": verdicts.words(one) for one in verdicts.of(results)}
-        return Facts(results, story(results), first, headline_metrics(measured, first), judged)
-    return None
-
-
-def _means(facts: Facts) -> dict[str, float]:
-    """The sweep's own metrics: means over its seeds; of several settings the lowest and the highest."""
-    values = dict[str, float]()
-    for name in facts.headlines:
-        means = [setting.estimate(name).mean for setting in facts.results.settings if setting.measured(name)]
-        ends = {"mean": means[0]} if len(means) == 1 else {"lowest mean": min(means), "highest mean": max(means)}
-        values |= {f"{end}/{name}": value for end, value in ends.items() if math.isfinite(value)}
-    return values
-
-
 def _sweep_files(folder: Folder) -> list[Path]:
-    there = [folder.sweep, *sorted(folder.report.glob("*"))]
-    return [file for file in there if file.is_file() and not file.name.startswith(".")]
+    files = [folder.sweep, *sorted(folder.report.glob("*"))]
+    return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
 @cache
@@ -311,39 +282,24 @@ def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
     return {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", **commit, **_user(), **origin}
 
 
-def _trial_note(
-    state: str,
-    said: Mapping[str, str],
-    params: Mapping[str, str],
-    finals: Mapping[str, float],
-    sweep: str,
-    experiment: str,
-) -> str:
-    """The note of a trial of ``sweep`` with these final metrics; ``state`` says which it is and how it ended."""
-
-    def cell(name: str, value: float | None) -> str:
-        return "" if value is None else number(value, metric(name).digits, metric(name).bound)
-
-    def chance(name: str) -> str:
-        guessed = metric(name).chance
-        return cell(name, finals.get(guessed) if isinstance(guessed, str) else guessed)
-
-    names = headline_metrics(finals.keys())
-    shown = ", ".join(f"{full_label(name)} {cell(name, finals[name])}" for name in names[:3])
-    blocks = [f"{state}{escape(f': {shown}') if shown else ''}."]
-    if said["reason"]:
+def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, float], experiment: str) -> str:
+    """The note of a trial with these final metrics; ``state`` says which it is and how it ended."""
+    values = [f"{full_label(name)} {_with_chance(name, finals)}" for name in headline_metrics(finals.keys())]
+    blocks = [f"{escape(': '.join(filter(None, (state, ', '.join(values)))))}."]
+    if remarks["reason"]:
         more = "The whole message is in `error.txt` among the artifacts, if the trial could write it."
-        blocks.append(f"**Why there is no result:** {escape(said['reason'])}. {more}")
-    if said["notes"]:
-        blocks.append(f"**Note:** {escape(said['notes'])}.")
-    if names:
-        lines = [[full_label(name), cell(name, finals[name]), chance(name)] for name in names]
-        blocks.append(markdown_table(["result", "value", "by chance"], lines, numbers=2))
-    if params:
-        pairs = zip(key_labels(tuple(params)), params.values(), strict=True)
-        blocks.append(markdown_table(["swept setting", "value"], [list(pair) for pair in pairs]))
-    blocks.append(f"One trial of the sweep {escape(sweep)}. Its results beside others: {_views(experiment)}.")
-    return "\n\n".join([*blocks, TRIAL_READING])
+        blocks.append(f"**Why there is no result:** {escape(remarks['reason'])}. {more}")
+    if remarks["notes"]:
+        blocks.append(f"**Note:** {escape(remarks['notes'])}.")
+    return "\n\n".join([*blocks, f"The results beside others: {_views(experiment)}.", READING])
+
+
+def _with_chance(name: str, finals: Mapping[str, float]) -> str:
+    """A final value, with that by chance in parentheses if there is one."""
+    described = metric(name)
+    chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
+    shown = [number(value, described.digits, described.bound) for value in (finals[name], chance) if value is not None]
+    return shown[0] if len(shown) == 1 else f"{shown[0]} (by chance {shown[1]})"
 
 
 def _views(experiment: str) -> str:
@@ -351,51 +307,44 @@ def _views(experiment: str) -> str:
     return f"[all settings side by side](#{table}), [as charts](#{charts})"
 
 
-def _sweep_note(facts: Facts, pictures: Sequence[Path], experiment: str, run: str) -> str:
-    """The note of a sweep, for its ``run`` in MLflow, which has the pictures, and for its ``experiment``."""
-    story = facts.story
+def begun_note(experiment: str) -> str:
+    """The note of a sweep of which nothing can be said yet."""
+    return "\n\n".join(["The sweep is running.", f"Open {_views(experiment)}.", READING])
+
+
+def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path], experiment: str, run: str) -> str:
+    """The note of a sweep, for its ``run`` in MLflow, which has the pictures, and for its ``experiment``.
+
+    The table of the settings comes last, because it is what a note that is too long can lose.
+    """
+    from orchestrator.report.story import story
+
+    told = story(results)
+    lists = {
+        "What differs": told.findings,
+        "Claimed and audited, published and measured": told.verdicts,
+        "Limits": told.limits,
+    }
+    names = headline_metrics([name for name in results.metrics if results.has(name)], first)
+    shown = [metric(name) for name in names]
+    columns = metric_columns(results, shown, "finished")
     blocks = [
-        escape(story.question),
-        f"**{escape(story.headline)}**",
+        escape(told.question),
+        f"**{escape(told.headline)}**",
         f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
-        _table(facts.results, facts.headlines),
-        _list("What differs", story.findings),
-        _list("Claimed and audited, published and measured", story.verdicts),
         *(
             f"![{picture.name}](get-artifact?path={quote(f'{PICTURES}/{picture.name}', safe='')}&run_uuid={run})"
             for picture in pictures
         ),
-        _list("Limits", story.limits),
-        f"**Repeat it:** `{story.command}` (`sweep.yaml` is among the artifacts).",
-        SWEEP_READING,
+        *(
+            "\n".join([f"**{title}**", "", *(f"- {escape(sentence)}" for sentence in sentences)])
+            for title, sentences in lists.items()
+            if sentences
+        ),
+        f"**Repeat it:** `{told.command}` (`sweep.yaml` is among the artifacts).",
+        READING,
+        markdown_table(*by_setting(results, columns), numbers=len(columns)),
+        escape(guessing([(one.label, one) for one in shown], results)),
     ]
     note = "\n\n".join(filter(None, blocks))
     return note if len(note) <= NOTE_LENGTH else note[: NOTE_LENGTH - len(CUT)].rpartition("\n")[0] + CUT
-
-
-def begun_note(folder: Folder, experiment: str) -> str:
-    """The note of a sweep of which no trial has ended yet."""
-    described = yaml.safe_load(folder.sweep.read_text())
-    question = " ".join(str(described.get("description") or "" if isinstance(described, dict) else "").split())
-    return "\n\n".join([escape(question) or "The sweep is running.", f"Open {_views(experiment)}.", SWEEP_READING])
-
-
-def _list(title: str, sentences: Sequence[str]) -> str:
-    return "\n".join([f"**{title}**", "", *(f"- {escape(sentence)}" for sentence in sentences)]) if sentences else ""
-
-
-def _table(results: Results, names: Sequence[str]) -> str:
-    """The settings with at most six metrics each."""
-    if not names:
-        return ""
-    columns: Columns = [
-        (full_label(name), partial(metric_cell, metric=metric(name), results=results)) for name in names
-    ]
-    head, lines = by_setting(results, [*columns, ("finished", seeds_cell)])
-    more = len(lines) - MOST_SETTINGS
-    blocks = [
-        markdown_table(head, lines[:MOST_SETTINGS], numbers=len(names) + 1),
-        escape(guessing([(full_label(name), metric(name)) for name in names], results)),
-        f"{more} more settings are in `report/summary.md`." if more > 0 else "",
-    ]
-    return "\n\n".join(filter(None, blocks))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from statistics import fmean
 from typing import Any
 
@@ -23,8 +24,7 @@ from orchestrator.tracking.events import Listener
 from orchestrator.tracking.labels import scalar_metrics
 
 PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook
-RECENT = 8  # finished trials that stay visible in the live table, at most
-OTHER_LINES = 5  # of the live table, besides trials: progress, headings and the cursor's line
+RECENT = 8  # finished trials that stay visible in the live table, below the running ones, while there is room
 TITLE = 16  # columns that titles may keep, so that trials can be distinguished, before a metric is left out
 ESTIMATE_SECONDS = 60.0  # from one estimate to the next where there is no live table
 UNLIMITED = 10_000  # columns
@@ -67,13 +67,7 @@ def duration(seconds: float) -> str:
 
 
 class Screen(Listener):
-    """A listener that shows progress, with a live table on a terminal.
-
-    Args:
-        total: number of trials that will run.
-        console: where to print; default: standard output.
-        clock: returns the time in seconds.
-    """
+    """A listener that shows the progress of ``total`` trials on standard output, with a live table on a terminal."""
 
     def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.total, self.clock = total, clock
@@ -113,21 +107,31 @@ class Screen(Listener):
         shown = self.trials[trial]
         shown.done, shown.seen, shown.note = rows[-1]["round"] + 1, shown.seen + len(rows), ""
         for row in rows:
-            shown.values |= measured(row)
-        self.names |= shown.values.keys()
-        if not self.console.is_terminal:
-            for row in rows:
-                self._say_of(shown, f"round {row['round'] + 1}/{shown.rounds}  {_scalars(row, self.names)}")
-            self._say_left()
+            values = measured(row)
+            shown.values |= values
+            self.names |= values.keys()
+        if self.console.is_terminal:
+            return
+        columns = table_columns(self.names, live=True)
+        for row in rows:
+            values = measured(row)
+            cells = [
+                f"{column.heading.replace(chr(10), ' ')} {_cell(values, column)}"
+                for column in columns
+                if any(name in values for name in column.metrics)
+            ]
+            words = [f"round {row['round'] + 1}/{shown.rounds}", *cells, f"{row['seconds']:.2f} s"]
+            self._say_of(shown, "  ".join(words))
+        self._say_left()
 
-    def on_note(self, trial: str, note: str) -> None:
+    def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
         shown = self.trials[trial]
+        if lasting:
+            self.say(note)
+            return
         shown.note = note
         if note and (not self.console.is_terminal or shown.status == "waiting"):
             self._say_of(shown, note)
-
-    def on_repaired(self, trial: str, sentence: str) -> None:  # noqa: ARG002
-        self.say(sentence)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
         shown = self.trials[trial]
@@ -142,12 +146,11 @@ class Screen(Listener):
     def table(self) -> Group:
         """The current live table, no wider than the console: where space is short, titles are folded, then metrics left out."""
         ended, running = self._ended(), [shown for shown in self.trials.values() if shown.status == "running"]
-        lines = sum(2 if shown.note else 1 for shown in running)
-        room = min(RECENT, max(0, self.console.height - OTHER_LINES - lines), len(ended))
         left = self.left()
         later = f", {left} left" if left else f", {self.stage}" if self.stage and not ended + running else ""
-        head = f"{len(ended)} of {self.total} trials ended, {clock_time(self.clock() - self.began)}{later}"
-        trials = ended[len(ended) - room :] + running
+        spent = timedelta(seconds=int(self.clock() - self.began))
+        head = f"{len(ended)} of {self.total} trials ended, {spent}{later}"
+        trials = running + ended[: -RECENT - 1 : -1]
         columns = table_columns(self.names, live=True) if self.names else []
         options = self.console.options.update_width(UNLIMITED)
         while columns:
@@ -180,7 +183,7 @@ class Screen(Listener):
             table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
         for shown in trials:
             ended = self.clock() if shown.ended is None else shown.ended
-            spent = "" if shown.began is None else clock_time(ended - shown.began)
+            spent = "" if shown.began is None else str(timedelta(seconds=int(ended - shown.began)))
             name = f"{shown.title}\n{shown.note}" if shown.note else shown.title
             cells = [name, f"{shown.done}/{shown.rounds}", spent, shown.status]
             cells += [_cell(shown.values, column) for column in columns]
@@ -199,16 +202,6 @@ def measured(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in scalar_metrics(row).items() if name not in BOOKKEEPING}
 
 
-def clock_time(seconds: float) -> str:
-    """Format seconds like a stopwatch.
-
-    >>> clock_time(65), clock_time(3725)
-    ('1:05', '1:02:05')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
-
-
 def _cell(values: Mapping[str, float], column: Shown) -> str:
     """The text of a cell: one metric of a trial, or several that share the column."""
     numbers = [values.get(name) for name in column.metrics]
@@ -217,14 +210,3 @@ def _cell(values: Mapping[str, float], column: Shown) -> str:
     # In one round, a number of clients is an integer.
     digits = [0 if metric(name).unit == "clients" else column.digits for name in column.metrics]
     return " + ".join(DASH if v is None else f"{v:.{d}f}" for v, d in zip(numbers, digits, strict=True))
-
-
-def _scalars(row: Mapping[str, Any], names: Collection[str] = ()) -> str:
-    """The metrics of a round on one line; ``names`` are all metrics of the sweep, which decide the columns."""
-    values = measured(row)
-    shown = [
-        f"{column.heading.replace(chr(10), ' ')} {_cell(values, column)}"
-        for column in table_columns({*names, *values}, live=True)
-        if any(name in values for name in column.metrics)
-    ]
-    return "  ".join([*shown, f"{row['seconds']:.2f} s"])

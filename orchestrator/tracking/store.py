@@ -5,12 +5,11 @@ An address that can be none is refused before a sweep begins; a server that is a
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import socket
 import sys
-import uuid
+import tempfile
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.config.errors import unknown_name
 from orchestrator.results.log import quarantine
+from orchestrator.results.writing import write_atomically
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -72,15 +72,15 @@ def server_problem(tracking_uri: str | None) -> str | None:
         return f"{shown} is no MLflow address. Did you mean http://{shown}?"
     try:
         split = urlsplit(uri)
-        _ = split.port
+        is_usable = split.scheme not in HTTP or (split.hostname and split.port != 0)
     except ValueError:
+        is_usable = False
+    if not is_usable:
         return f"{shown} is no MLflow address, which looks like http://HOST:5000"
     scheme = split.scheme.partition("+")[0]
     known = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
     if scheme and scheme not in known:
         return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({shown})", scheme, known)
-    if scheme in HTTP and not split.hostname:
-        return f"{shown} names no host; the address of an MLflow server looks like http://HOST:5000"
     return None
 
 
@@ -102,20 +102,10 @@ def server_note(tracking_uri: str | None) -> str | None:
 
 
 def address(results: Path, tracking_uri: str | None = None) -> str:
-    """The address of MLflow: the server that the user named, or else the store in ``results``.
+    """The address of MLflow: the server that the user named, or else the store in ``results``."""
+    from sqlalchemy import URL
 
-    Raises:
-        TrackingError: MLflow cannot have a store at that path.
-    """
-    from sqlalchemy import URL, make_url
-
-    if server := named_server(tracking_uri):
-        return server
-    path = os.path.abspath(results / LOCAL)
-    written = str(URL.create("sqlite", database=path))
-    if make_url(written).database != path:  # before 2.1 SQLAlchemy has no way to write it
-        raise TrackingError(f"MLflow cannot store runs in {results}, because of the question mark in its path")
-    return written
+    return named_server(tracking_uri) or str(URL.create("sqlite", database=os.path.abspath(results / LOCAL)))
 
 
 def artifacts(results: Path, tracking_uri: str | None = None) -> Path | None:
@@ -131,38 +121,32 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
         Exception: MLflow's errors, if it cannot be reached or cannot open the store.
     """
     configure_environment()
-    if named_server(tracking_uri) is None:
-        if not results.is_dir():  # MLflow would make it again
-            raise TrackingError(f"{results} was deleted or renamed")
-        _create(results)
     from mlflow import MlflowClient
 
+    if named_server(tracking_uri) is None:
+        store = results / LOCAL
+        if not results.is_dir():  # MLflow would make it again
+            raise TrackingError(f"{results} was deleted or renamed")
+        if not store.exists():
+            _create(store)
+        with open(store, "rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:  # MLflow would try for minutes
+                raise TrackingError(f"{store} is no SQLite data base")
     client = MlflowClient(address(results, tracking_uri))
     with suppress(AttributeError):  # MLflow keeps connections by address, and the file may be another one by now
         client._tracking_client.store.engine.dispose()
     return client
 
 
-def _create(results: Path) -> None:
-    """Create the store if there is none, at once: MLflow takes 4 s, and if it were killed meanwhile, could not open it."""
-    path = results / LOCAL
-    if path.exists():
-        with open(path, "rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:  # MLflow would try for minutes
-                raise TrackingError(f"{path} is no SQLite data base")
-        return
-    with open(results / ".mlflow.lock", "a") as lock:
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.exists():  # another run was faster
-            return
-        from mlflow import MlflowClient
+def _create(store: Path) -> None:
+    """Create a store at once: MLflow takes 4 s, and if it were killed meanwhile, could not open what is there."""
+    from mlflow import MlflowClient
 
-        for left in [*results.glob(".mlflow-*.new*"), *(results / f"{LOCAL}{ending}" for ending in JOURNALS)]:
-            left.unlink(missing_ok=True)  # of a killed process, or of a store that is gone
-        new = results / f".mlflow-{uuid.uuid4().hex}.new"
-        MlflowClient(address(results).removesuffix(LOCAL) + new.name).search_experiments(max_results=1)
-        os.replace(new, path)
+    with tempfile.TemporaryDirectory() as folder:
+        MlflowClient(address(Path(folder))).search_experiments(max_results=1)
+        content = (Path(folder) / LOCAL).read_bytes()
+    if not store.exists():  # another run may have been faster
+        write_atomically(store, content)
 
 
 def set_store_aside(results: Path) -> str:

@@ -2,7 +2,7 @@
 
 A sweep is a run, and each of its trials is a run below it. Both are found by the identity of the results folder, wherever
 that is now. A run carries, as its last tag, the hash of what the folder has for it. Where that is another today, or is
-missing, the run is deleted, and logged again from disk.
+missing, a trial's run is deleted and logged again from disk, and the sweep's own run is written over.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from typing import TYPE_CHECKING, Any
 
-from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag, ViewType
+from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
 from PIL import Image
 
 from orchestrator.config.errors import ConfigError
@@ -35,19 +33,11 @@ if TYPE_CHECKING:
 MOST_ROWS = 1000  # of a table on a page
 FIGURE_WIDTH = 800  # pixels, for a note shows pictures in their full size
 SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
-MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which trial models were
-REPLACED = "replaced"  # the mark of a run that we have deleted; what a user deletes keeps its mark, and stays deleted
+MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which groups models were
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
 BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
-
-
-class Synced(NamedTuple):
-    """What `MlflowSweep.sync` has done: how many runs were logged, and of how many trials it sent the models."""
-
-    runs: int
-    models: int = 0
 
 
 class MlflowSweep:
@@ -65,7 +55,7 @@ class MlflowSweep:
     def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:
         self.folder, self.client = folder, client
         self.identity = {SWEEP: folder.identity()}
-        self.experiment = self._experiment(artifacts / folder.name if artifacts else None)
+        self.experiment = self._experiment((artifacts / folder.name).as_uri() if artifacts else None)
 
     def sync(
         self,
@@ -73,13 +63,13 @@ class MlflowSweep:
         only: Collection[str] | None = None,
         swept: Mapping[str, Mapping[str, Any]] | None = None,
         models: Callable[[str], object] | None = None,
-    ) -> Synced:
-        """Log what MLflow lacks of the sweep. Where it has all, nothing is written.
+    ) -> int:
+        """Log what MLflow lacks of the sweep; return how many runs. Where it has all, nothing is written.
 
         Args:
             live: the runs that this process has opened, by trial: they are completed instead of logged again.
             only: the trials that have just ended, while others run; None: all, and the sweep itself.
-            swept: the swept values of trials that are not in ``trials.parquet`` yet.
+            swept: the swept values of trials that are not in the sweep's manifest yet.
             models: trained models are sent, too, and this is called with a sentence on those that cannot be; None: they
                 are not.
         """
@@ -88,35 +78,32 @@ class MlflowSweep:
         chosen = [trial for trial in values if only is None or trial in only]
         records = {trial: record for trial in chosen if (record := read_record(folder.trial(trial)))}
         runs, manifest = self._runs(), projection.sweep_manifest(folder)
-        stale = [trial for trial, record in records.items() if not _is_logged(runs.get(trial, []), record["manifest"])]
-        ends = only is None and ((stale and not _active(runs, "")) or not _is_logged(runs.get("", []), manifest))
-        if stale or ends:
-            parent, shown = self._sweep_run(runs, anew=ends), None
-            for trial in stale:
-                wanted = projection.project_trial(folder, trial, values[trial], self.experiment)
-                tags = {TRIAL: trial, PARENT: parent}
-                self._log(_active(runs, trial), wanted, records[trial]["manifest"], tags, live.get(trial))
-            if ends:
-                shown = projection.project_sweep(folder, values, self.experiment, parent)
-                runs = self._runs()
-                self._log(_active(runs, ""), shown, manifest, {}, parent)
-                for child in [child for trial in runs if trial for child in _active(runs, trial)]:
-                    if child.data.tags.get(PARENT) != parent:
-                        self.client.set_tag(child.info.run_id, PARENT, parent)
+        parent = self._parent(runs)
+        stale = [trial for trial, record in records.items() if not _is_logged(runs, trial, record["manifest"])]
+        for trial in stale:
+            wanted = projection.project_trial(folder, records[trial], trial, values[trial], self.experiment)
+            self._log(runs.get(trial, ()), wanted, {TRIAL: trial, PARENT: parent}, live.get(trial))
+        sweep = None
+        if only is None and not _is_logged(runs, "", manifest):
+            sweep = projection.project_sweep(folder, values, self.experiment, parent)
+            self._log((), sweep, {}, parent)
+        if stale or sweep:
             names = {name for record in records.values() for name in scalar_metrics(record.get("metrics") or {})}
-            self._show([key for trial in values.values() for key in trial], names, shown)
+            self._show([key for trial in values.values() for key in trial], names, sweep)
         for trial in live if only is None else ():
             if trial not in records:  # interrupted: the next run resumes the trial, and opens another run for it
                 self.client.set_terminated(live[trial], "KILLED")
-        return Synced(len(stale) + bool(ends), self._log_models(records, models) if models else 0)
+        if models:
+            self._log_models(records, models)
+        return len(stale) + bool(sweep)
 
     def open_trial(self, trial: str, name: str, tags: Mapping[str, str]) -> str:
         """Open the run of a trial that starts or is resumed, in place of what MLflow had of it; return its id."""
         runs = self._runs()
-        parent = self._sweep_run(runs)
+        parent = self._parent(runs)
         self.client.update_run(parent, status="RUNNING")
-        for run in _active(runs, trial):
-            self._delete(run)
+        for run in runs.get(trial, ()):
+            self.client.delete_run(run.info.run_id)
         cut = {tag: text[:TAG_LENGTH] for tag, text in tags.items()} | self.identity | {TRIAL: trial, PARENT: parent}
         return str(self.client.create_run(self.experiment, tags=cut, run_name=name[:NAME_LENGTH]).info.run_id)
 
@@ -126,36 +113,30 @@ class MlflowSweep:
             self.client.log_batch(run, metrics=points[start : start + BATCH])
 
     def _runs(self) -> dict[str, list[Run]]:
-        """The runs of the sweep in MLflow by trial, deleted ones too; the sweep's own run is ""."""
+        """The runs of the sweep in MLflow by trial; the sweep's own run is ""."""
         runs, token, more = dict[str, list["Run"]](), None, True
         ours = f"tags.`{SWEEP}` = '{self.identity[SWEEP]}'"
         while more:
-            page = self.client.search_runs([self.experiment], ours, ViewType.ALL, 500, page_token=token)
+            page = self.client.search_runs([self.experiment], ours, max_results=500, page_token=token)
             for run in page:
                 runs.setdefault(run.data.tags.get(TRIAL, ""), []).append(run)
             token, more = page.token, bool(page.token)
         return runs
 
-    def _sweep_run(self, runs: dict[str, list[Run]], anew: bool = False) -> str:
-        """The id of the sweep's own run: that of before, or a new one; ``anew``: only one of which nothing is logged yet."""
-        for run in _active(runs, ""):
-            run_id = str(run.info.run_id)
-            begun = MARK in run.data.tags or run.data.metrics or self.client.list_artifacts(run_id, "tables")
-            if not (anew and begun):
-                return run_id
-        run = self.client.create_run(self.experiment, tags=self.identity, run_name=self.folder.name)
-        self.client.set_tag(run.info.run_id, NOTE, projection.begun_note(self.folder, self.experiment))
-        runs.setdefault("", []).append(run)
-        return str(run.info.run_id)
+    def _parent(self, runs: dict[str, list[Run]]) -> str:
+        """The id of the sweep's own run, which is made if ``runs`` has none."""
+        if "" not in runs:
+            tags = self.identity | {NOTE: projection.begun_note(self.experiment)}
+            began, name = projection.began(self.folder), self.folder.name
+            runs[""] = [self.client.create_run(self.experiment, began, tags, name)]
+        return str(runs[""][0].info.run_id)
 
-    def _log(
-        self, there: Iterable[Run], wanted: Projection, manifest: str, tags: Mapping[str, str], opened: str | None
-    ) -> None:
-        """Log a run from disk, in place of what is ``there``; one that this process has ``opened`` is completed."""
+    def _log(self, former: Iterable[Run], wanted: Projection, tags: Mapping[str, str], opened: str | None) -> None:
+        """Log a run from disk, in place of its ``former`` runs; one that is ``opened`` already is completed."""
         client = self.client
-        for run in there:
+        for run in former:
             if run.info.run_id != opened:
-                self._delete(run)
+                client.delete_run(run.info.run_id)
         tags = {NOTE: wanted.note, **self.identity, **tags}
         run_id = opened or client.create_run(self.experiment, wanted.started, tags).info.run_id
         client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
@@ -165,8 +146,8 @@ class MlflowSweep:
         # The metric that is the last of each round tells which rounds were sent live.
         sent = {point.step for point in client.get_metric_history(run_id, ROUND)} if opened else set()
         self.log_points(run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
-        read = [InputTag("mlflow.data.context", "train")]
-        client.log_inputs(run_id, [DatasetInput(data, read) for data in wanted.inputs])
+        context = [InputTag("mlflow.data.context", "train")]
+        client.log_inputs(run_id, [DatasetInput(data, context) for data in wanted.inputs])
         for path, below in wanted.files:
             client.log_artifact(run_id, str(path), below or None)
         for path in wanted.tables:
@@ -176,42 +157,30 @@ class MlflowSweep:
                 image.thumbnail((FIGURE_WIDTH, image.height))
                 client.log_image(run_id, image, f"{PICTURES}/{path.name}")
         client.set_terminated(run_id, wanted.status, wanted.ended)
-        client.set_tag(run_id, MARK, manifest)
-
-    def _delete(self, run: Run) -> None:
-        """Put a run into MLflow's bin, marked as one that no user has deleted."""
-        self.client.set_tag(run.info.run_id, MARK, REPLACED)
-        self.client.delete_run(run.info.run_id)
+        client.set_tag(run_id, MARK, wanted.manifest)
 
     def _show(self, keys: Iterable[str], names: Collection[str], sweep: Projection | None) -> None:
         """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
-        first = sweep.first if sweep else None
-        tags = KIND | view_tags(keys, names, first or ())
-        tags |= {NOTE: sweep.note} if sweep and first is not None else {}
-        there = self.client.get_experiment(self.experiment).tags
+        tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
+        present = self.client.get_experiment(self.experiment).tags
         for name, text in tags.items():
-            if there.get(name) != text:
+            if present.get(name) != text:
                 self.client.set_experiment_tag(self.experiment, name, text)
 
-    def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> int:
-        """Send the trained models of trials, one for each group, that MLflow lacks; return of how many trials."""
-        runs, sent = self._runs(), 0
-        lacking = [run for trial in trials for run in _active(runs, trial) if MODELS not in run.data.tags]
-        for run in lacking:
+    def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> None:
+        """Send the trained models of trials, one for each group, that MLflow lacks."""
+        runs = self._runs()
+        for run in [run for trial in trials for run in runs.get(trial, ()) if MODELS not in run.data.tags]:
             try:
-                trained = saved_models(self.folder.trial(run.data.tags[TRIAL]))
+                models = saved_models(self.folder.trial(run.data.tags[TRIAL]))
             except (ConfigError, OSError) as error:
                 say(f"Trained models are not sent to MLflow: {error}")
                 continue
-            if trained:
-                begun = self.client.search_logged_models([self.experiment], f"source_run_id = '{run.info.run_id}'")
-                for model in begun:
-                    self.client.delete_logged_model(model.model_id)
-                for group, module in trained.items():
-                    self._log_model(run, group, module)
-                self.client.set_tag(run.info.run_id, MODELS, ", ".join(trained))
-                sent += 1
-        return sent
+            for model in self.client.search_logged_models([self.experiment], f"source_run_id = '{run.info.run_id}'"):
+                self.client.delete_logged_model(model.model_id)  # of a process that was killed
+            for group, module in models.items():
+                self._log_model(run, group, module)
+            self.client.set_tag(run.info.run_id, MODELS, ", ".join(models))
 
     def _log_model(self, run: Run, group: str, module: nn.Module) -> None:
         """Send a model in MLflow's flavor ``pytorch``; its classes are named, not copied, and must be importable to load it."""
@@ -219,45 +188,37 @@ class MlflowSweep:
 
         from mlflow.pytorch import save_model
 
-        # The other format traces the module, which takes longer and does not work for all.
-        form: Any = (
-            {"serialization_format": "pickle"} if "serialization_format" in signature(save_model).parameters else {}
-        )
+        # MLflow's later default traces the module, which takes longer and does not work for all.
+        pickled = {"serialization_format": "pickle"}
+        form: Any = pickled if pickled.keys() <= signature(save_model).parameters.keys() else {}
         client = self.client
         model = client.create_logged_model(self.experiment, group, run.info.run_id, model_type="fedpriv")
-        with tempfile.TemporaryDirectory() as made:
+        with tempfile.TemporaryDirectory() as folder:
             # Otherwise MLflow finds the requirements by loading the model in another process, which takes a minute.
-            save_model(module, f"{made}/model", pip_requirements=[f"torch=={version('torch')}"], **form)
-            client.log_model_artifacts(model.model_id, f"{made}/model")
+            save_model(module, f"{folder}/model", pip_requirements=[f"torch=={version('torch')}"], **form)
+            client.log_model_artifacts(model.model_id, f"{folder}/model")
         client.log_outputs(run.info.run_id, [LoggedModelOutput(model.model_id, int(run.data.metrics.get(ROUND, 0)))])
         client.finalize_logged_model(model.model_id, "READY")
 
-    def _experiment(self, place: Path | None) -> str:
+    def _experiment(self, place: str | None) -> str:
         """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
         client, name = self.client, self.folder.name
-        there = client.get_experiment_by_name(name)
-        if there and place and there.tags.get(SWEEP) == self.identity[SWEEP]:
-            kept = urlsplit(there.artifact_location)
-            if kept.scheme in ("", "file") and Path(url2pathname(kept.path)) != place:
-                client.rename_experiment(there.experiment_id, f"{name} (moved, {there.experiment_id})")
-                if there.lifecycle_stage == "active":
-                    client.delete_experiment(there.experiment_id)
-                there = None
-        if there is None:
-            tags = {**self.identity, **KIND}
-            return str(client.create_experiment(name, place.as_uri() if place else None, tags))
-        if there.lifecycle_stage == "deleted":
-            client.restore_experiment(there.experiment_id)
-        return str(there.experiment_id)
+        former = client.get_experiment_by_name(name)
+        if former and place and former.tags.get(SWEEP) == self.identity[SWEEP] and former.artifact_location != place:
+            client.rename_experiment(former.experiment_id, f"{name} (moved, {former.experiment_id})")
+            client.delete_experiment(former.experiment_id)
+            former = None
+        if former is None:
+            return str(client.create_experiment(name, place, {**self.identity, **KIND}))
+        if former.lifecycle_stage == "deleted":
+            client.restore_experiment(former.experiment_id)
+        return str(former.experiment_id)
 
 
-def _active(runs: Mapping[str, Sequence[Run]], trial: str) -> list[Run]:
-    """The runs of a trial that are not deleted."""
-    return [run for run in runs.get(trial, []) if run.info.lifecycle_stage == "active"]
-
-
-def _is_logged(runs: Sequence[Run], manifest: str) -> bool:
-    """Whether a run was logged from the folder as it is, and has ended; one that a user has deleted stays deleted."""
-    there = [run for run in runs if run.info.lifecycle_stage == "active"]
-    ended = [run for run in there or runs if run.info.status != "RUNNING"]
-    return len(there) <= 1 and any(run.data.tags.get(MARK) == manifest for run in ended)
+def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str) -> bool:
+    """Whether MLflow has a trial, or the sweep (""), as its folder is: in one run that has ended, below the sweep's own."""
+    if len(runs.get(trial, ())) != 1:
+        return False
+    (run,), parent = runs[trial], runs[""][0].info.run_id
+    below = not trial or run.data.tags.get(PARENT) == parent
+    return below and run.data.tags.get(MARK) == manifest and run.info.status != "RUNNING"

