@@ -67,14 +67,15 @@ def local_nodes(place: Placement) -> list[dict[str, float]]:
     Several client actors may share a core, up to a limit; that is slower but does not change results. GPUs are counted
     only if ``place`` needs one.
     """
-    return [{"CPU": float(local_cpus() * ACTORS_PER_CORE)} | ({"GPU": float(_gpus())} if place.gpu else {})]
-
-
-def _gpus() -> int:
+    cpus = {"CPU": float(local_cpus() * ACTORS_PER_CORE)}
+    if not place.gpu:
+        return [cpus]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
-    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    if visible is None:
+        gpus = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    else:
+        gpus = len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
+    return [cpus | {"GPU": float(gpus)}]
 
 
 def is_connected() -> bool:

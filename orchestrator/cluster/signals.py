@@ -15,11 +15,7 @@ CODE = 128  # a shell's exit code for a command that a signal has ended, less th
 
 
 class Asked:
-    """Which signal has asked the command to end.
-
-    Attributes:
-        number: the signal's number; None if there was none.
-    """
+    """Which signal, by its ``number``, has asked the command to end; None if there was none."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -31,8 +27,8 @@ class Asked:
     def interrupt(self, number: int, _frame: FrameType | None = None) -> NoReturn:
         """Interrupt the main thread as Ctrl-C would, once: schedulers and terminals may ask again meanwhile."""
         self.number = number
-        for one in ASKED:
-            signal.signal(one, signal.SIG_IGN)
+        for other in ASKED:
+            signal.signal(other, signal.SIG_IGN)
         if number == signal.SIGHUP:  # the terminal is gone, and there is work to save: print to nowhere from here on
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for output in (1, 2):
@@ -64,7 +60,7 @@ def heeded() -> Iterator[Asked]:
 
 @contextmanager
 def own_signals() -> Iterator[None]:
-    """Keep this process's handling of signals while Ray is started, which would put its own in place of it.
+    """Keep this process's handling of signals while Ray is started, which puts its own in place of it.
 
     Ray's processes inherit that SIGHUP is blocked here, as Ray does with SIGINT: when a terminal is closed, they do not end
     before the command has saved its work.
@@ -76,11 +72,6 @@ def own_signals() -> Iterator[None]:
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield
-    except SystemExit:  # Ray's answer to SIGTERM
-        handler = before.get(signal.SIGTERM)
-        if callable(handler):
-            handler(signal.SIGTERM, None)
-        raise
     finally:
         for number, handler in before.items():
             if signal.getsignal(number) != signal.SIG_IGN:

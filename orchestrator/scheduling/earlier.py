@@ -17,7 +17,6 @@ from orchestrator.scheduling.trials import TrialSpec
 from orchestrator.trial.saved import begun_with
 
 REPEAT = "--repeat-changed"
-NAMED = 5  # damaged trials that have a sentence each
 SECRET = (
     "; the trial's noise was secret, so it cannot be repeated: restore the file from a copy, or delete the folder {} to "
     "draw new noise"
@@ -33,7 +32,6 @@ class Earlier:
         changed: those among them that ran with other code or data than today's, with what differs.
         begun: unfinished ones that began with other code or data: they begin anew.
         damaged: what is damaged of trials that run again.
-        others: the number of trials with results that are no longer of the sweep.
         repeat: whether the changed trials are to run again.
     """
 
@@ -41,7 +39,6 @@ class Earlier:
     changed: Mapping[str, Sequence[str]]
     begun: Mapping[str, Sequence[str]]
     damaged: Mapping[str, DamageError]
-    others: int = 0
     repeat: bool = False
 
     def again(self) -> set[str]:
@@ -55,19 +52,17 @@ class Earlier:
 
     def sentences(self, total: int) -> list[str]:
         """Say what the earlier results of the sweep's ``total`` trials are, before anything runs."""
-        said = []
+        sentences = []
         if self.changed:
             then = "and run again" if self.repeat else f"and their results stand; {REPEAT} runs them again"
-            said.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
+            sentences.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
         if self.begun:
-            said.append(f"{len(self.begun)} unfinished trials were begun with {_other(self.begun)}, and begin anew")
-        if self.others:
-            said.append(f"{self.others} earlier trials are not of this sweep any more and left aside")
-        return said
+            sentences.append(f"{len(self.begun)} unfinished trials were begun with {_other(self.begun)}, and begin anew")
+        return sentences
 
     def planned(self) -> list[str]:
         """Say what a run would do about damaged results."""
-        return _shortened([f"{one}: a run would set its trial aside and run it again" for one in self.damaged.values()])
+        return [f"{damage}: a run would set its trial aside and run it again" for damage in self.damaged.values()]
 
     def set_back(self, folder: Folder) -> list[str]:
         """Set damaged trials aside, delete what runs again with other code or data, and say so. The folder is claimed.
@@ -75,16 +70,16 @@ class Earlier:
         Raises:
             WriteError: something could not be renamed or deleted.
         """
-        said = []
+        sentences = []
         for trial, damage in self.damaged.items():
             aside = quarantine(folder.trial(trial).path)
-            said.append(f"{damage}: its folder is set aside as {aside.name}, and the trial runs again")
+            sentences.append(f"{damage}: its folder is set aside as {aside.name}, and the trial runs again")
         others = self.again() - self.damaged.keys()
         for trial in others:
             remove_folder(folder.trial(trial).path)
         if others:  # cached models of attacks may have been trained by the code that has changed
             remove_folder(folder.cache)
-        return _shortened(said)
+        return sentences
 
 
 def earlier_results(
@@ -103,14 +98,12 @@ def earlier_results(
         ConfigError: a damaged trial drew secret noise, so running it again would give other results.
     """
     specs = {trial.id: trial for trial in trials}
-    present = folder.trials()
-    compared = in_parallel(lambda one: damage_of(one.path, one.id), present)
-    damages = dict(zip((one.id for one in present), compared, strict=True))
-    records = {one.id: read_record(one) or {} for one in present}
+    present = [trial for trial in folder.trials() if trial.id in specs or drawing]
+    records = {trial.id: read_record(trial) or {} for trial in present}
     damaged = {
-        trial: damage
-        for trial, damage in damages.items()
-        if damage and (trial in specs or drawing) and (not records[trial] or has_ended(records[trial], tune))
+        trial.id: damage
+        for trial, damage in zip(present, in_parallel(lambda one: damage_of(one.path, one.id), present), strict=True)
+        if damage and (not records[trial.id] or has_ended(records[trial.id], tune))
     }
     lost = [
         ConfigProblem(f"{damage}{SECRET.format(folder.trial(trial).path)}", file="--results")
@@ -123,26 +116,13 @@ def earlier_results(
     now = {trial: hashes.origin(spec.run) for trial, spec in specs.items() if trial in records}
     recorded = {trial: records[trial]["origin"] for trial in complete}
     begun = {trial: begun_with(folder.trial(trial)) for trial in now if trial not in complete}
-    others = [trial for trial in records if trial not in specs]
-    return Earlier(
-        complete,
-        _changed(recorded, now),
-        _changed(begun, now),
-        damaged,
-        0 if drawing else sum(bool(records[trial]) for trial in others),
-        repeat,
-    )
+    return Earlier(complete, _changed(recorded, now), _changed(begun, now), damaged, repeat)
 
 
 def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-    found = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
-    return {trial: names for trial, names in found.items() if names}
+    changed = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
+    return {trial: names for trial, names in changed.items() if names}
 
 
 def _other(changed: Mapping[str, Sequence[str]]) -> str:
     return "other " + " and ".join(sorted({name for names in changed.values() for name in names}))
-
-
-def _shortened(sentences: list[str]) -> list[str]:
-    more = len(sentences) - NAMED
-    return sentences if more <= 1 else [*sentences[:NAMED], f"... and {more} more of these"]

@@ -148,7 +148,7 @@ class Screen(Listener):
         ended, running = self._ended(), [shown for shown in self.trials.values() if shown.status == "running"]
         left = self.left()
         later = f", {left} left" if left else f", {self.stage}" if self.stage and not ended + running else ""
-        spent = timedelta(seconds=int(self.clock() - self.began))
+        spent = _stopwatch(self.clock() - self.began)
         head = f"{len(ended)} of {self.total} trials ended, {spent}{later}"
         trials = running + ended[: -RECENT - 1 : -1]
         columns = table_columns(self.names, live=True) if self.names else []
@@ -183,7 +183,7 @@ class Screen(Listener):
             table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
         for shown in trials:
             ended = self.clock() if shown.ended is None else shown.ended
-            spent = "" if shown.began is None else str(timedelta(seconds=int(ended - shown.began)))
+            spent = "" if shown.began is None else _stopwatch(ended - shown.began)
             name = f"{shown.title}\n{shown.note}" if shown.note else shown.title
             cells = [name, f"{shown.done}/{shown.rounds}", spent, shown.status]
             cells += [_cell(shown.values, column) for column in columns]
@@ -200,6 +200,10 @@ class Screen(Listener):
 def measured(row: Mapping[str, Any]) -> dict[str, float]:
     """The metrics of a row that have a value."""
     return {name: value for name, value in scalar_metrics(row).items() if name not in BOOKKEEPING}
+
+
+def _stopwatch(seconds: float) -> str:
+    return str(timedelta(seconds=int(seconds))).removeprefix("0:")
 
 
 def _cell(values: Mapping[str, float], column: Shown) -> str:

@@ -1,7 +1,6 @@
 """What is asked of other nodes, without nodes: what one answers, and how answers are judged."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,38 +52,37 @@ class Notes:
 
 def test_a_cluster_without_room_is_told_and_given_up(monkeypatch) -> None:
     progress, now = Notes(), [0.0]
-    hearing = TuneCallback(progress, "2 client actors", patience=100, retries=0)
+    callback = TuneCallback(progress, "2 client actors", patience=100, retries=0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     waiting = SimpleNamespace(config=TRIAL.config, status="PENDING")
     for now[0] in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
-        hearing.on_step_end(0, [waiting])
+        callback.on_step_end(0, [waiting])
     assert progress.notes == ["a waiting for resources on the cluster: 2 client actors"]
     now[0] = 90.0
-    hearing.on_step_end(0, [waiting, SimpleNamespace(config=TRIAL.config, status="RUNNING")])  # there was room again
+    callback.on_step_end(0, [waiting, SimpleNamespace(config=TRIAL.config, status="RUNNING")])  # there was room again
     assert progress.notes[1:] == ["a "]
     for now[0] in (91.0, 190.0):
-        hearing.on_step_end(0, [waiting])
+        callback.on_step_end(0, [waiting])
     now[0] = 192.0
     with pytest.raises(StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"):
-        hearing.on_step_end(0, [waiting])
+        callback.on_step_end(0, [waiting])
 
 
 def test_what_a_driver_has_repaired_is_told_before_its_rounds() -> None:
     told: list[tuple[str, ...]] = []
-
-    def hears(event: str) -> Callable[..., None]:
-        return lambda *said: told.append((event, *map(str, said)))
-
-    progress = SimpleNamespace(on_repaired=hears("repaired"), on_rounds=hears("rounds"), statuses={})
+    progress = SimpleNamespace(
+        on_note=lambda *said, lasting: told.append((*said, lasting)),
+        on_rounds=lambda *said: told.append(said),
+        statuses={},
+    )
     for report in ({"rows": [], "repaired": "x is empty: set aside"}, {"rows": []}):
         TuneCallback(progress, "2 client actors", 100, 0).on_trial_result(1, [], TRIAL, report)
-    assert told == [("repaired", "a", "x is empty: set aside"), ("rounds", "a", "[]"), ("rounds", "a", "[]")]
+    assert told == [("a", "x is empty: set aside", True), ("a", []), ("a", [])]
 
 
 def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
-    trial = TRIAL
     with pytest.raises(WriteError, match="x could not be written"):
-        TuneCallback(Notes(), "", 1, 0).on_trial_result(0, [], trial, {"unwritable": (28, "x could not be written")})
+        TuneCallback(Notes(), "", 1, 0).on_trial_result(0, [], TRIAL, {"unwritable": (28, "x could not be written")})
 
 
 def test_a_trial_that_is_started_again_after_its_end_is_told_once(tmp_path) -> None:
@@ -92,8 +90,8 @@ def test_a_trial_that_is_started_again_after_its_end_is_told_once(tmp_path) -> N
     listener = SimpleNamespace(
         on_started=lambda trial: told.append(f"{trial} started"), on_ended=lambda trial, record: told.append("ended")
     )
-    hearing = TuneCallback(TrialEvents(Folder(tmp_path), [listener]), "", 1, 0)  # type: ignore[list-item]
+    callback = TuneCallback(TrialEvents(Folder(tmp_path), [listener]), "", 1, 0)  # type: ignore[list-item]
     for _ in range(2):
-        hearing.on_trial_start(0, [], TRIAL)
-        hearing.on_trial_result(0, [], TRIAL, {"rows": [], "done": True, "summary": {"status": "finished"}})
+        callback.on_trial_start(0, [], TRIAL)
+        callback.on_trial_result(0, [], TRIAL, {"rows": [], "done": True, "summary": {"status": "finished"}})
     assert told == ["a started", "ended"]
