@@ -156,7 +156,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         _announce(sweep, target, choices)
     hashes = Hashes()
     download = not problems and not choices.dry
-    problems += data_problems(sweep, download, loaded=hashes.add, held=fits(sweep, machine))
+    problems += data_problems(sweep, download, loaded=hashes.add, misfits=fits(sweep, machine))
     if problems:
         raise ConfigError(problems)
     search = None

@@ -25,8 +25,8 @@ from orchestrator.trial.random_streams import stream
 def data_problems(
     sweep: Sweep,
     download: bool,
-    loaded: Callable[[Component[Any, Any], Source], None] | None = None,
-    held: Callable[[Run, Source], list[str]] = lambda run, source: [],
+    loaded: Callable[[Component[Any, Any], Source], None] = lambda data, source: None,
+    misfits: Callable[[Run, Source], list[str]] = lambda run, source: [],
 ) -> list[ConfigProblem]:
     """The reasons why the data cannot be loaded or partitioned as the trials of the sweep ask.
 
@@ -34,39 +34,37 @@ def data_problems(
         sweep: the sweep.
         download: download missing data sets that can be downloaded.
         loaded: is called with every data set that could be loaded.
-        held: returns why a machine cannot hold a run with these data, in sentences; nothing is built for a run that it
+        misfits: returns why a machine cannot hold a run with these data, in sentences; nothing is built for a run that it
             refuses.
     """
     sources: dict[str, Source | str] = {}
-    found: dict[str, ConfigProblem] = {}
+    problems: dict[str, ConfigProblem] = {}
     attacked: set[str] = set()
     for run in sweep.runs:
         # Without what does not affect what is read: the number of clients and the seed of the split.
         key = repr((run.data.name, run.data.config.model_copy(update={"clients": 1, "split_seed": None})))
         if key not in sources:
-            read = sources[key] = _load(run.data, sweep.root_of(run), download)
-            if loaded and isinstance(read, Source):
-                loaded(run.data, read)
+            sources[key] = _load(run.data, sweep.root_of(run), download)
+            if isinstance(sources[key], Source):
+                loaded(run.data, sources[key])
         source = sources[key]
-        short = _sentences(run, source, held)
+        sentences = source.split("\n") if isinstance(source, str) else _sentences(run, source, misfits)
         partition = repr((federation_key(run, sweep.root_of(run)), run.attacks))
-        if not short and not isinstance(source, str) and partition not in attacked:
+        if not sentences and isinstance(source, Source) and partition not in attacked:
             attacked.add(partition)
-            short = _unattackable(run, source)
-        for sentence in short:
-            found.setdefault(sentence, data_problem(sweep, sentence))
-    return list(found.values())
+            sentences = _unattackable(run, source)
+        for sentence in sentences:
+            problems.setdefault(sentence, data_problem(sweep, sentence))
+    return list(problems.values())
 
 
-def _sentences(run: Run, source: Source | str, held: Callable[[Run, Source], list[str]]) -> list[str]:
-    if isinstance(source, str):
-        return source.split("\n")
+def _sentences(run: Run, source: Source, misfits: Callable[[Run, Source], list[str]]) -> list[str]:
     try:
-        short = run.split.module.shortages(run.split.config, run.data.config, source)
+        shortages = run.split.module.shortages(run.split.config, run.data.config, source) or misfits(run, source)
     except Exception as error:  # a split of the user's own may fail in any way
         return [failure(error, f"the split {run.split.name}")]
-    if short := short + ([] if short else held(run, source)):
-        return short
+    if shortages:
+        return list(shortages)
     shape = source.train.x.shape[1:]
     unfit = {"model": run.model.module.shape_problem(run.model.config, shape)}
     unfit["training"] = run.training.module.shape_problem(run.training.config, shape)
@@ -74,27 +72,25 @@ def _sentences(run: Run, source: Source | str, held: Callable[[Run, Source], lis
         from algorithms.engine import own_model
 
         unfit["model.name"] = own_model.problem(run, shape, source.classes)
-    short += [f"{slot}: {sentence}" for slot, sentence in unfit.items() if sentence]
-    return short
+    return [f"{slot}: {sentence}" for slot, sentence in unfit.items() if sentence]
 
 
 def _unattackable(run: Run, source: Source) -> list[str]:
     """What attacks lack in the partition, which is made for those alone that have something to say of it."""
-    attacks = [one for one in run.attacks if one.module.data_problems is not Attack.data_problems]
+    attacks = [(at, it) for at, it in enumerate(run.attacks) if it.module.data_problems is not Attack.data_problems]
     if not attacks:
         return []
-    seed, places = partition_seed(run), [one.name for one in run.attacks]
+    seed = partition_seed(run)
     try:
-        streams = lambda name: stream(seed, name)  # noqa: E731
-        data = run.split.module.partition(run.split.config, run.data.config, source, streams)
+        data = run.split.module.partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))
     except DataError as error:
         return str(error).split("\n")
     except Exception as error:
         return [failure(error, f"the split {run.split.name}")]
     return [
-        f"{'.'.join(filter(None, ('attacks', str(places.index(one.name)), field)))}: {sentence}"
-        for one in attacks
-        for field, sentence in one.module.data_problems(one.config, data)
+        f"{'.'.join(filter(None, ('attacks', str(place), field)))}: {sentence}"
+        for place, attack in attacks
+        for field, sentence in attack.module.data_problems(attack.config, data)
     ]
 
 
@@ -109,23 +105,18 @@ def data_problem(sweep: Sweep, sentence: str) -> ConfigProblem:
 def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> Source | str:
     try:
         source = data.module.load(data.config, root, download)
-        found = source_problems(source)
+        problems = source_problems(source)
     except DataError as error:
         return str(error)
     except MemoryError:
         return f"the data set {data.name} does not fit into the memory of this machine"
     except Exception as error:  # a reader of the user's own may fail in any way
         return failure(error, f"the reader of {data.name}")
-    return "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in found) or source
+    return "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in problems) or source
 
 
 def failure(error: Exception, who: str) -> str:
-    """A sentence for an exception that should have been a `DataError`: its type and text, and the line that raised it.
-
-    Args:
-        error: the exception.
-        who: what failed, such as "the reader of bars".
-    """
+    """A sentence for an exception of ``who`` that should have been a `DataError`: type, text, and the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [one for one in frames if "site-packages" not in one.filename and one.filename != __file__] or list(frames)
     text = " ".join(str(error).split())

@@ -16,17 +16,15 @@ SOFTWARE = "see docs/cluster.md for how nodes get the packages"
 def node_problems(path: Path, timeout: float) -> list[str]:
     """A sentence for every other node that does not see the results folder or has different software.
 
-    A task on each node reads a file that this process has just written next to ``path``. Needs a Ray session.
-
-    Args:
-        path: the results folder; it need not exist.
-        timeout: longest wait for all nodes, in seconds.
+    A task on each node reads a file that this process has just written next to ``path``, the results folder, which need not
+    exist. Needs a Ray session, and waits for all nodes for ``timeout`` seconds.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = ray.get_runtime_context().get_node_id()
-    others = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] != here and _works(node["Resources"])]
+    others = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
+    others = [node for node in others if node["Resources"].get("CPU") or node["Resources"].get("GPU")]  # they run tasks
     if not others:
         return []
     folder = next(parent for parent in (path, *path.parents) if parent.is_dir())
@@ -39,7 +37,7 @@ def node_problems(path: Path, timeout: float) -> list[str]:
             task = ray.remote(answer).options(num_cpus=0, max_retries=1, scheduling_strategy=there)
             nodes[task.remote(str(token))] = f"node {node['NodeManagerHostname']} ({node['NodeID'][:8]})"
         answered, silent = ray.wait(list(nodes), num_returns=len(nodes), timeout=timeout)
-        sentences = [_judge(ref, nodes[ref], path) for ref in answered]
+        sentences = [judge(ref, nodes[ref], path) for ref in answered]
         sentences += [f"{nodes[ref]} did not run a test task within {timeout:g} s" for ref in silent]
         return [sentence for sentence in sentences if sentence]
     except WriteError as error:
@@ -47,10 +45,6 @@ def node_problems(path: Path, timeout: float) -> list[str]:
     finally:
         with suppress(OSError):
             token.unlink()
-
-
-def _works(resources: dict[str, float]) -> bool:
-    return bool(resources.get("CPU") or resources.get("GPU"))
 
 
 def answer(token: str) -> tuple[bool, dict[str, str]]:
@@ -61,14 +55,14 @@ def answer(token: str) -> tuple[bool, dict[str, str]]:
         return False, versions()
 
 
-def _judge(ref: Any, node: str, path: Path) -> str:
+def judge(ref: Any, node: str, path: Path) -> str:
+    """What is wrong with a node that has answered with ``ref``; empty if nothing is."""
     import ray
 
     try:
         sees, theirs = ray.get(ref)
     except ray.exceptions.RayError as error:
-        last = [line for line in str(error).splitlines() if line.strip()][-1].strip()
-        return f"{node} cannot run fedpriv ({last[:200]}); {SOFTWARE}"
+        return f"{node} cannot run fedpriv ({str(error).strip().splitlines()[-1].strip()[:200]}); {SOFTWARE}"
     if not sees:
         unseen = "it does not see files that this process writes there"
         return f"{node} cannot use the results folder {path} ({unseen}); with --results, give one that all nodes share"

@@ -8,8 +8,7 @@ is marked, and does not descend from that command any more, is certainly ours; n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import psutil
 
@@ -17,23 +16,15 @@ from orchestrator.cluster.address import address_file
 
 MARK = "FEDPRIV_RAY"  # the variable in the environment of Ray's processes
 READABLE = (
-    "SPT_NOENV"  # keeps Ray's processes, which write titles over their arguments, from overwriting the environment
+    "SPT_NOENV"  # keeps Ray's processes, which write titles over their arguments, from overwriting what is behind
 )
 POLITE, LAST = 1.0, 2.0  # seconds from asking a process to end to killing it, and to wait after that
 CLOCK = 0.5  # seconds by which the system's clock may be set in the meantime
 
 
-@contextmanager
-def marked() -> Iterator[None]:
-    """Mark the processes that are started in the ``with`` as those of this process."""
-    before = {name: os.environ.get(name) for name in (MARK, READABLE)}
-    os.environ |= {MARK: _mark(), READABLE: "1"}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            os.environ |= {name: value} if value is not None else {}
+def marks() -> dict[str, str]:
+    """The variables that mark the processes that are started with them as those of this process."""
+    return {MARK: _mark(), READABLE: "1"}
 
 
 def ray_processes() -> dict[str, list[psutil.Process]]:

@@ -15,9 +15,10 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch  # sets what is restored at the end of a block
 
 from orchestrator.cluster.address import ALONE, ClusterError, Target
-from orchestrator.cluster.orphans import end_own, marked
+from orchestrator.cluster.orphans import end_own, marks
 from orchestrator.cluster.placement import Placement
 from orchestrator.cluster.signals import own_signals
 from orchestrator.config.own_code import SENT, VARIABLE, installed
@@ -134,6 +135,7 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
 def _connect(target: Target, place: Placement) -> None:
     """Join the cluster, or start Ray with as many CPUs as one trial needs."""
     import ray
+    from ray._private import ray_constants
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if target.address is not None:
@@ -143,7 +145,8 @@ def _connect(target: Target, place: Placement) -> None:
     cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
     local = {"address": "local", "num_cpus": cpus, "include_dashboard": False, "_system_config": LOCAL_RAY}
     require_token(os.environ)
-    with marked(), _on_loopback():
+    # Ray takes 127.0.0.1 as this machine's address, as on macOS; else its processes listen to the network, too.
+    with patch.dict(os.environ, marks()), patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
         try:
             ray.init(**local, **quiet)
         except Exception:  # a busy machine can be too slow for the first attempt
@@ -177,18 +180,6 @@ def sent_along() -> Iterator[dict[str, Any]]:
                     shutil.copy(part, to)
         (package / "__init__.py").touch()
         yield {"runtime_env": {"py_modules": [str(package)], "env_vars": {VARIABLE: os.environ[VARIABLE]}}}
-
-
-@contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Have Ray take 127.0.0.1 as this machine's address, as on macOS; else its processes listen to the network, too."""
-    from ray._private import ray_constants
-
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def require_token(environment: MutableMapping[str, str]) -> None:

@@ -137,8 +137,7 @@ class TuneCallback(tune.Callback):
         self.began: dict[str, float] = {}
         self.processes: dict[str, int | None] = {}
         self.deaths: Counter[str] = Counter()
-        self.idle_since: float | None = None
-        self.said = ""  # the trial of which it was said that there is no room
+        self.idle_since, self.was_said = math.inf, False  # since when no trial runs, and whether the user knows
 
     def __getstate__(self) -> dict[str, Any]:
         """An empty state: Tune pickles its callbacks in order to resume, which we do not use; threads cannot be pickled."""
@@ -179,18 +178,16 @@ class TuneCallback(tune.Callback):
         """Look for trials that wait for resources. Raises StallError if no trial could be placed for too long."""
         waiting, now = [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"], time.monotonic()
         if not waiting or any(trial.status == "RUNNING" for trial in trials):
-            if self.said:
-                self.progress.on_note(self.said, "")
-            self.idle_since, self.said = None, ""
+            self.idle_since, self.was_said = math.inf, False
             return
-        self.idle_since = now if self.idle_since is None else self.idle_since
+        self.idle_since = min(self.idle_since, now)
         if now - self.idle_since > self.patience:
             raise StallError(
                 f"no trial could be placed for {self.patience:g} s: one trial needs {self.needs}, and the cluster "
                 "no longer has these resources, or others use them; the same command resumes from the saved results"
             )
-        if now - self.idle_since > WORTH_SAYING and not self.said:
-            self.said = waiting[0]
+        if now - self.idle_since > WORTH_SAYING and not self.was_said:
+            self.was_said = True
             self.progress.on_note(waiting[0], f"waiting for resources on the cluster: {self.needs}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

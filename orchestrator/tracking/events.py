@@ -113,12 +113,9 @@ def killed_for_memory(text: str) -> str:
     """Why a process is gone that Ray, which says ``text`` of it, ended for lack of memory; empty for another reason."""
     if not re.search(r"running low on memory|OutOfMemoryError", text):
         return ""
-    used = re.search(r"was (\S+) used / (\S+) limit", text)
-    amount = f" ({used[1]} of {used[2]} used)" if used else ""
     users = re.findall(r"^\d+\t([\d.]+)\t(\S.*)$", text.partition("memory users:")[2], re.MULTILINE)[:MOST_NAMED]
-    largest = [f"{' '.join(PurePath(word).name for word in what.split()[:2])} {size} GB" for size, what in users]
-    named = f"; the largest: {', '.join(largest)}" if largest else ""
-    return f"Ray ended it, for the node was out of memory{amount}{named}"
+    largest = [f"{' '.join(PurePath(word).name for word in command.split()[:2])} {size} GB" for size, command in users]
+    return f"Ray ended it, for the node was out of memory{'; the largest: ' * bool(largest)}{', '.join(largest)}"
 
 
 def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -269,17 +268,14 @@ def _sweep_files(folder: Folder) -> list[Path]:
     return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
-@cache
-def _user() -> dict[str, str]:
-    with suppress(Exception):  # a user without a name, as containers have
-        return {"mlflow.user": getpass.getuser()}
-    return {}
-
-
 def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
     """``origin`` and the tags that MLflow's pages show for every run: source, commit and user."""
-    commit = {"mlflow.source.git.commit": origin["commit"]} if "commit" in origin else {}
-    return {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", **commit, **_user(), **origin}
+    tags = {"mlflow.source.name": "fedpriv", "mlflow.source.type": "LOCAL", **origin}
+    if "commit" in origin:
+        tags["mlflow.source.git.commit"] = origin["commit"]
+    with suppress(Exception):  # a user without a name, as containers have
+        tags["mlflow.user"] = getpass.getuser()
+    return tags
 
 
 def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, float], experiment: str) -> str:

@@ -32,9 +32,8 @@ SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "d
 PLUGINS = "mlflow.tracking_store"
 ANSWER_SECONDS = 3.0
 DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
-SETTINGS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
+SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+SETTINGS = SILENT | {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Fail fast if the server is away; the next `sync` sends what is missing.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -163,12 +162,11 @@ def set_store_aside(results: Path) -> str:
 
 def server(results: Path, port: int, host: str) -> tuple[list[str], dict[str, str]]:
     """The command line and environment of MLflow's server on the store beside the results."""
-    place = Path(os.path.abspath(results / ARTIFACTS)).as_uri()
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", address(results)]
+    command += ["--artifacts-destination", Path(os.path.abspath(results / ARTIFACTS)).as_uri()]
     # One worker, because each takes 300 MB and one person looks at one page at a time; no execution of jobs.
-    command += ["--artifacts-destination", place, "--host", host, "--port", str(port), "--workers", "1"]
-    silent = {name: SETTINGS[name] for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")}
-    return command, {**os.environ, **silent, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    command += ["--host", host, "--port", str(port), "--workers", "1"]
+    return command, {**os.environ, **SILENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
 def reason(error: BaseException) -> str:

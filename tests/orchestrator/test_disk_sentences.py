@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from ray.tune.error import TuneError
 
 from orchestrator import cli
-from orchestrator.cluster import nodes, ray_log
+from orchestrator.cluster import nodes
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.writing import WriteError, write_atomically
@@ -32,9 +31,6 @@ def answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def test_what_the_disk_refuses_is_a_sentence(monkeypatch, capsys):
     error = OSError(errno.EIO, "Input/output error", "/results/file")
     assert answered(monkeypatch, capsys, error) == (1, "/results/file: input/output error\n")
-
-
-def test_what_cannot_be_printed_is_a_sentence(monkeypatch, capsys):
     replaced: list[int] = []
     monkeypatch.setattr(os, "dup2", lambda _, handle: replaced.append(handle))
     said = answered(monkeypatch, capsys, OSError(errno.ENOSPC, "No space left on device"))
@@ -104,14 +100,6 @@ def test_a_probe_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         (said,) = nodes.node_problems(tmp_path / "tiny", 1.0)
     assert said.startswith(f"{tmp_path}/.fedpriv-") and said.endswith("could not be written: no space left on device")
     assert os.listdir(tmp_path) == []
-
-
-def test_the_log_of_ray_may_stay(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    with FailingDisk(tmp_path, errno.EROFS, 1).attached() as disk, ray_log.ray_log() as log:
-        assert isinstance(log.path, Path)
-    assert "unlink" in disk.calls
 
 
 def test_a_report_on_a_failing_disk(tmp_path, monkeypatch, capsys):

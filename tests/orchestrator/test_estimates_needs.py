@@ -89,7 +89,7 @@ def a_sweep(**given: Any) -> Sweep:
 def refusals(machine: Machine = SMALL, **given: Any) -> list[str]:
     sweep = a_sweep(**given)
     course = needs.course_problems(sweep, machine)
-    return list(map(str, course or data_problems(sweep, download=False, held=needs.fits(sweep, machine))))
+    return list(map(str, course or data_problems(sweep, download=False, misfits=needs.fits(sweep, machine))))
 
 
 def test_the_field_that_no_machine_can_hold_is_refused_with_the_estimate() -> None:

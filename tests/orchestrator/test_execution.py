@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,16 +66,3 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     monkeypatch.setattr("orchestrator.cluster.nodes.node_problems", lambda *_: [])
     assert commands.execute(work) == code
     assert alive == ([True] if broken else [True, False]) and not screen.live.is_started
-
-
-def test_a_new_store_is_filled_with_the_sweeps_beside_this_one(
-    work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = replace(work, choices=replace(work.choices, new_store=True))
-    monkeypatch.setattr(Work, "missing", lambda _: [])
-    monkeypatch.setattr(commands, "_tracker", lambda *_: QuietTracker())
-    for name in ("write_report", "trial_rows", "summary_table"):
-        monkeypatch.setattr(commands, name, lambda *_, **__: [])
-    monkeypatch.setattr(commands, "fill", lambda _results, own: [f"all but {own}"])
-    commands.execute(asked)
-    assert "all but tiny" in capsys.readouterr().out

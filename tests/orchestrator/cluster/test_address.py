@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -79,18 +78,20 @@ def test_a_cluster_that_runs_here_is_joined_and_its_file_is_named(asked, served,
     assert find_target(asked, variables) == Target(address, str(tmp_path / "ray" / "ray_current_cluster"))
 
 
-@pytest.mark.parametrize("gone", [True, False])
-def test_an_old_file_is_named_and_not_followed(gone, served, tmp_path):
+@pytest.mark.parametrize(("answer", "reason"), [(None, "connection refused"), (WEB, "is not Ray")])
+def test_an_old_file_is_named_and_not_followed(answer, reason, served, tmp_path):
     """Nothing answers there any more, or another program does, because it was given the port."""
-    address = f"127.0.0.1:{free_port()}" if gone else served(WEB)
-    found = find_target(None, left(tmp_path, address))
-    assert found.address is None
-    assert address in found.note
-    assert str(tmp_path / "ray" / "ray_current_cluster") in found.note
-    assert ("connection refused" if gone else "is not Ray") in found.note
+    address = served(answer) if answer else f"127.0.0.1:{free_port()}"
+    variables = left(tmp_path, address)
+    target = find_target(None, variables)
+    assert target.address is None
+    assert all(words in target.note for words in (address, str(tmp_path / "ray" / "ray_current_cluster"), reason))
+    if answer is None:
+        with pytest.raises(ClusterError, match="no Ray cluster answers at 127"):
+            find_target("auto", variables)
 
 
-@pytest.mark.parametrize("what", ["another user's", "link", "pipe", "folder"])
+@pytest.mark.parametrize("what", ["another user's", "link", "pipe"])
 def test_what_is_no_file_of_this_user_is_named_and_not_followed(what, served, tmp_path, monkeypatch):
     variables = left(tmp_path, served(RAY))
     file, me = address_file(variables), os.geteuid()
@@ -98,30 +99,16 @@ def test_what_is_no_file_of_this_user_is_named_and_not_followed(what, served, tm
         monkeypatch.setattr(os, "geteuid", lambda: me + 1)
     else:
         file.rename(tmp_path / "elsewhere")
-        {
-            "link": lambda: file.symlink_to(tmp_path / "elsewhere"),
-            "pipe": lambda: os.mkfifo(file),
-            "folder": file.mkdir,
-        }[what]()
+        file.symlink_to(tmp_path / "elsewhere") if what == "link" else os.mkfifo(file)
     target = find_target(None, variables)
     assert target.address is None and target.note.startswith(f"{file} is not followed")
     with pytest.raises(ClusterError, match="is not followed"):
         find_target("auto", variables)
 
 
-def test_auto_without_a_cluster_or_with_an_old_file_is_refused(tmp_path):
-    with pytest.raises(ClusterError, match="no cluster runs on this machine: `ray start` would have written"):
+def test_auto_without_a_cluster_is_refused(tmp_path):
+    with pytest.raises(ClusterError, match="no cluster runs on this machine"):
         find_target("auto", {"RAY_TMPDIR": str(tmp_path)})
-    with pytest.raises(ClusterError, match="no Ray cluster answers at 127"):
-        find_target("auto", left(tmp_path, f"127.0.0.1:{free_port()}"))
-
-
-@pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_nothing_at_an_address_is_said_at_once(scheme):
-    began = time.monotonic()
-    with pytest.raises(ClusterError, match="connection refused; --address local starts Ray on this machine"):
-        find_target(f"{scheme}127.0.0.1:{free_port()}", {})
-    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("backlog", [None, 0])
@@ -148,14 +135,14 @@ def test_a_name_that_takes_for_ever_to_look_up_is_given_up(monkeypatch):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
+        (f"ray://127.0.0.1:{free_port()}", "connection refused; --address local starts Ray on this machine"),
         ("nowhere.invalid:6379", "no Ray cluster answers at nowhere.invalid:6379"),
         (f"{'a' * 64}.example:6379", "no Ray cluster answers at a"),
         ("http://head:8265", r"http://head:8265 \(RAY_ADDRESS\) is where jobs are submitted"),
         *(
-            (one, "is no address of a Ray cluster: HOST:PORT")
-            for one in ("head", "head:", ":6379", "head:port", "head:0")
+            (no, "is no address of a Ray cluster")
+            for no in ("head", "head:", ":6379", "head:port", "head:0", "head:70000")
         ),
-        *((one, "is no address of a Ray cluster: HOST:PORT") for one in ("head:70000", "ray://head")),
     ],
 )
 def test_what_is_no_address_or_no_host_is_refused(address, said):

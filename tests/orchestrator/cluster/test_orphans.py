@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from orchestrator.cluster.orphans import MARK, _folder, _mark, end_orphans, end_own, marked, ray_processes
+from orchestrator.cluster.orphans import MARK, _folder, _mark, end_orphans, end_own, marks, ray_processes
 
 
 @pytest.fixture(autouse=True)
@@ -69,10 +69,8 @@ def test_a_number_that_was_given_out_again_is_another_command(started):
     assert len(end_orphans()) == 1 and not runs(left)
 
 
-def test_what_is_started_is_marked_until_it_is_ended(started):
-    with marked():
-        child = sleeping(started, os.environ[MARK])
-    assert MARK not in os.environ
+def test_what_is_marked_as_ours_is_ended_with_our_ray(started):
+    child = sleeping(started, marks()[MARK])
     assert ray_processes() == {_mark(): [child]}
     assert end_orphans() == []
     end_own()

