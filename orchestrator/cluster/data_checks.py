@@ -44,9 +44,9 @@ def data_problems(
         # Without what does not affect what is read: the number of clients and the seed of the split.
         key = repr((run.data.name, run.data.config.model_copy(update={"clients": 1, "split_seed": None})))
         if key not in sources:
-            sources[key] = _load(run.data, sweep.root_of(run), download)
-            if isinstance(sources[key], Source):
-                loaded(run.data, sources[key])
+            read = sources[key] = _load(run.data, sweep.root_of(run), download)
+            if isinstance(read, Source):
+                loaded(run.data, read)
         source = sources[key]
         sentences = source.split("\n") if isinstance(source, str) else _sentences(run, source, misfits)
         partition = repr((federation_key(run, sweep.root_of(run)), run.attacks))

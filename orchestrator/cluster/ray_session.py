@@ -15,7 +15,6 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch  # sets what is restored at the end of a block
 
 from orchestrator.cluster.address import ALONE, ClusterError, Target
 from orchestrator.cluster.orphans import end_own, marks
@@ -137,21 +136,28 @@ def _connect(target: Target, place: Placement) -> None:
     import ray
     from ray._private import ray_constants
 
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if target.address is not None:
         with sent_along() as code:
-            ray.init(address=target.address, **code, **quiet)
+            ray.init(address=target.address, **code, **options)
         return
-    cpus = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
-    local = {"address": "local", "num_cpus": cpus, "include_dashboard": False, "_system_config": LOCAL_RAY}
+    options |= {"address": "local", "include_dashboard": False, "_system_config": LOCAL_RAY}
+    options["num_cpus"] = max(local_cpus(), math.ceil(sum(bundle["CPU"] for bundle in place.bundles)))
     require_token(os.environ)
+    before, mark = ray_constants.ENABLE_RAY_CLUSTER, marks()
+    os.environ |= mark
     # Ray takes 127.0.0.1 as this machine's address, as on macOS; else its processes listen to the network, too.
-    with patch.dict(os.environ, marks()), patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
         try:
-            ray.init(**local, **quiet)
+            ray.init(**options)
         except Exception:  # a busy machine can be too slow for the first attempt
             ray.shutdown()
-            ray.init(**local, **quiet)
+            ray.init(**options)
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        for name in mark:
+            del os.environ[name]
 
 
 @contextmanager
