@@ -174,7 +174,14 @@ class TrainingContract(ComponentContract, Protocol):
 
 
 class ClusteringContract(ComponentContract, Protocol):
-    """The clients' choice among the server's models."""
+    """The clients' choice among the server's models.
+
+    Attributes:
+        SORTS_LIKE: the component, this one or another with the fields of `ClusteredConfig`, whose choices are those of this
+            one while risk does not count; empty: none is known. Initializations are compared once for all that name it.
+    """
+
+    SORTS_LIKE: ClassVar[str] = ""
 
     @staticmethod
     @abstractmethod

@@ -18,6 +18,7 @@ from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 
 LABEL, COLOR = "IFCA", 0
+SORTS_LIKE = "ifca"
 
 
 class Config(ClusteredConfig):

@@ -30,6 +30,7 @@ from algorithms.interfaces import Problems, Run
 from datasets.components import read_when
 
 LABEL, COLOR = "IFCA-MIR", 1
+SORTS_LIKE = "ifca"
 OWN_ATTACK = "client_mia"
 UNKNOWN_RISK = 0.5  # an attack of which nothing is known can only be expected to guess
 

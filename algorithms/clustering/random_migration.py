@@ -26,6 +26,7 @@ from algorithms.core.choices import Preferences, View
 from algorithms.core.messages import Doubles, Ints
 
 LABEL = "random migration"
+SORTS_LIKE = "ifca"
 
 
 class Config(ifca_mir.Config):

@@ -76,7 +76,9 @@ class Driver(tune.Trainable):
             setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
             data = ray.get(self._data[1])
             origin = self.trial_config.identity.hashes
-            context = TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin)
+            context = TrialContext(
+                setup, data, self.clients, self.shadows, self.folder, origin=origin, cache=sweep.cache
+            )
             self.trial = Trial(run, context)
         return self.trial
 

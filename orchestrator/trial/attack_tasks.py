@@ -8,7 +8,6 @@ training, the examples and the random numbers.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import tempfile
@@ -27,13 +26,13 @@ from algorithms.core.messages import Doubles, Weights
 from algorithms.interfaces import Run
 from attacks import _halves
 from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, ShadowJob, World
-from datasets.federation import Federation, add_to_digest
+from datasets.federation import Federation
 from orchestrator.config.run import trial_id
 from orchestrator.results.cache import cached, stored
 from orchestrator.results.paths import Folder
-from orchestrator.results.provenance import own_code_hash
 from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
 from orchestrator.trial.client_actors import ClientActor, LocalClients
+from orchestrator.trial.federation import content_digest, digest
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
 from orchestrator.trial.restarts import Trial
@@ -143,24 +142,10 @@ class ShadowTasks(AttackTasks):
 # What is cached, by the hash of all that it depends on
 
 
-def _digest(plain: Any, *arrays: NDArray[Any]) -> str:
-    """Return 32 hexadecimal digits of JSON values and arrays."""
-    digest = hashlib.sha256(json.dumps([plain, own_code_hash()], sort_keys=True).encode())
-    for array in arrays:
-        add_to_digest(digest, array)
-    return digest.hexdigest()[:32]
-
-
 def dependencies(run: Run, data: Federation, *unread: str) -> list[Any]:
     """Return what models depend on besides their examples: the shadow set, and the run as far as it enters training."""
     plain = {name: value for name, value in run.to_dict().items() if name not in UNREAD.union(unread)}
     return [data.digest(), run.clustering.module.selection_size(run.clustering.config), plain]
-
-
-def content_digest(data: Federation) -> str:
-    """Return a digest of all examples, because files of a user may be edited under the same name."""
-    parts = (data.train, data.test, data.nonmembers, data.shadow)
-    return _digest([], data.offsets, *(array for part in parts for array in (part.x, part.y)))
 
 
 def with_shared_noise(run: Run) -> Run:
@@ -186,7 +171,7 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     train = partial(module.train_shadow, job, worker.data, worker.network, worker.run)
     if module.Shadow is None:
         return train()
-    depends = _digest(dependencies(worker.run, worker.data, "seed"))
+    depends = digest(dependencies(worker.run, worker.data, "seed"))
 
     def trained() -> bytes:
         entries = (stored(Path(cache), one.key(depends)) for one in module.earlier(job))
@@ -228,7 +213,7 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
         return json.dumps(_measure(worker.data, world, run, component)).encode()
 
     plain = [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), content_digest(worker.data)]
-    values = json.loads(cached(Path(cache), f"replica-{_digest(plain)}", measured))
+    values = json.loads(cached(Path(cache), f"replica-{digest(plain)}", measured))
     return {int(round_): value for round_, value in values.items()}
 
 
@@ -310,7 +295,7 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
     ]
     for one in halves.values():
         arrays += [one.train.x, one.train.y, one.offsets, one.example_strengths]
-    confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), f"halves-{_digest(plain, *arrays)}", answered)))
+    confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), f"halves-{digest(plain, *arrays)}", answered)))
     return confidence
 
 

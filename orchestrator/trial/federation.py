@@ -1,13 +1,18 @@
-"""Builds the federation of a run, in the same way for the run itself, the dry run and the check of memory."""
+"""Builds the federation of a run, in the same way for the run itself, the dry run and the check of memory; digests of it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 import datasets
 from algorithms.interfaces import Run
-from datasets.federation import Federation, Source
+from datasets.federation import Federation, Source, add_to_digest
+from orchestrator.results.provenance import own_code_hash
 from orchestrator.trial.random_streams import stream
 
 
@@ -31,3 +36,17 @@ def partition_data(run: Run, data_root: Path, source: Source | None = None) -> F
     seed = partition_seed(run)
     rng_for = lambda purpose: stream(seed, purpose)  # noqa: E731
     return datasets.build_federation(run.data, run.split, data_root, rng_for, source=source)
+
+
+def digest(plain: Any, *arrays: NDArray[Any]) -> str:
+    """Return 32 hexadecimal digits of JSON values, arrays and own code, for what is kept in the cache."""
+    digest = hashlib.sha256(json.dumps([plain, own_code_hash()], sort_keys=True).encode())
+    for array in arrays:
+        add_to_digest(digest, array)
+    return digest.hexdigest()[:32]
+
+
+def content_digest(data: Federation) -> str:
+    """Return a digest of all examples, because files of a user may be edited under the same name."""
+    parts = (data.train, data.test, data.nonmembers, data.shadow)
+    return digest([], data.offsets, *(array for part in parts for array in (part.x, part.y)))

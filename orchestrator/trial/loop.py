@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,7 @@ class TrialContext:
         tasks: runs the attacks with shadow models or replicas; an `orchestrator.trial.attack_tasks.AttackTasks`.
         noisy: whether the server adds its noise; not so in a replica that serves as a reference.
         origin: the hashes of the code and the data.
+        cache: the folder of what trials of the sweep share; None: nothing.
     """
 
     setup: Setup
@@ -67,6 +69,7 @@ class TrialContext:
     folder: TrialFolder
     noisy: bool = True
     origin: Mapping[str, str] = field(default_factory=dict)
+    cache: Path | None = None
 
 
 class Rounds:

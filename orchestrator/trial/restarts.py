@@ -8,18 +8,23 @@ and the function by which clients choose.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from algorithms.core.choices import View, random_partition
+from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 from algorithms.engine.round import choose
 from algorithms.interfaces import Run
+from orchestrator.results.cache import cached, stored
 from orchestrator.results.log import DamageError
 from orchestrator.results.tables import join_tables
 from orchestrator.trial import attack_round, metric_rows
+from orchestrator.trial.federation import content_digest, digest
 from orchestrator.trial.loop import DivergenceError, Rounds, TrialContext
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.saved import Saved, set_aside
@@ -50,12 +55,16 @@ class Trial:
         self.random_until = min(plan.random_rounds, decided - 1)
         self.repaired: str | None = None  # a sentence on a damaged log that was set aside, until it has been reported
         self.saved = self._open()
-        if self.saved.state is None:
+        self.shared = self._shared_entry()
+        if self.saved.state is None and self.shared and (content := stored(*self.shared)):
+            self.rounds = self._rounds(self.saved.take_over(content, self.preferences.beta))
+        elif self.saved.state is None:
             self.rounds = self._rounds(0)
         else:
             state = self.saved.load(self.saved.state)
             self.rounds = self._rounds(replace(state, resumed=[*state.resumed, state.round]))
-        self.reported = 0 if self.comparing else self.state.round  # rows of earlier rounds have been reported
+        # Rows of earlier rounds have been reported.
+        self.reported = self.state.round if self.state.resumed and not self.comparing else 0
 
     @property
     def state(self) -> RunState:
@@ -112,9 +121,12 @@ class Trial:
                 raise
             self.state.losses = np.full_like(self.state.losses, np.inf)
             self.state.round = self.compared_after
-        if self.comparing and self.state.round == self.compared_after:
+        ended = self.comparing and self.state.round == self.compared_after
+        if ended:
             self._compare()
         self.saved.commit(self.state)
+        if ended and not self.comparing and self.shared:
+            cached(*self.shared, partial(self.saved.shared, self.state))
 
     def _open(self) -> Saved:
         folder, origin = self.context.folder, self.context.origin
@@ -137,11 +149,27 @@ class Trial:
             return random_partition(self.run.clustering.config.clusters, self.data.clients, rng), view.losses
         # During the comparison, risk does not count, so that every algorithm compares the same initializations.
         if self.comparing:
-            return choose(self.run, view, self.preferences, by_loss_alone=True)
+            return choose(self.run, view, self.preferences, by_loss_alone=True)[0], view.losses
         view = replace(view, risk_counts=attack_round.risk_known(self.run, self.state))
         if view.risk_counts and (self.state.reference < 0).any():  # the first choice in which risk counts
             self.state.reference, _ = choose(self.run, view, self.preferences, by_loss_alone=True)
         return choose(self.run, view, self.preferences)
+
+    def _shared_entry(self) -> tuple[Path, str] | None:
+        """Return the cache and the name of the comparison there: the hash of all that it depends on.
+
+        Clients choose by loss alone in it, so components that sort them alike share one; what is secret or attacked is not
+        shared.
+        """
+        run, clustering = self.run, self.run.clustering
+        attacked = any(attack_round.models_due(run, round_) for round_ in range(self.compared_after))
+        like = clustering.module.SORTS_LIKE
+        if self.starts == 1 or not like or attacked or not run.repeatable or self.context.cache is None:
+            return None
+        fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
+        alike = run.to_dict() | {"clustering": {"name": like, **fields}}
+        name = digest([alike, self.context.origin.get("code"), content_digest(self.data)])
+        return self.context.cache, f"initializations-{name}"
 
     def _compare(self) -> None:
         """Keep the current initialization if it is the best so far, then try the next or continue with the best."""

@@ -10,13 +10,16 @@ A process that is killed leaves the manifest of the last complete round; what it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import safetensors.numpy
+from numpy.typing import NDArray
 
 from orchestrator.results.log import GROWING, DamageError, Log, quarantine, read_manifest, verify
-from orchestrator.results.paths import TrialFolder
+from orchestrator.results.paths import TABLES, TrialFolder
 from orchestrator.results.tables import Rows, as_table, join_tables
 from orchestrator.trial.state import RunState, load_state, state_bytes
 
@@ -56,11 +59,28 @@ class Saved:
 
     def rows(self, start: int, table: str) -> pa.Table:
         """The rows of a table, in the order of the rounds. Raises DamageError if they are not what was saved."""
-        name, parts = _rows_of(start, table), []
-        source = pa.BufferReader(self.log.read(name) if name in self.log.parts else b"")
-        while source.tell() < source.size():
-            parts.append(pa.ipc.open_stream(source).read_all())
-        return join_tables(parts)
+        name = _rows_of(start, table)
+        return _read(self.log.read(name) if name in self.log.parts else b"")
+
+    def shared(self, state: RunState) -> bytes:
+        """The state and the rows of its initialization, which `take_over` of another trial's log reads."""
+        parts = {"state": state_bytes(replace(state, resumed=[]))}
+        for table in TABLES:
+            if (name := _rows_of(state.start, table)) in self.log.parts:
+                parts[table] = self.log.read(name)
+        return safetensors.numpy.save({name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
+
+    def take_over(self, content: bytes, beta: NDArray[np.float64]) -> RunState:
+        """Begin with what another trial's `shared` returned, but the own clients' ``beta`` [clients]; return the state."""
+        parts = {name: array.tobytes() for name, array in safetensors.numpy.load(content).items()}
+        state = load_state(parts.pop("state"))
+        for table, part in sorted(parts.items()):
+            rows = _read(part)
+            if (at := rows.schema.get_field_index("beta")) >= 0:
+                rows = rows.set_column(at, "beta", pa.array(beta[rows["client"].to_numpy()]))
+            self.append(state.start, table, rows)
+        self.commit(state)
+        return state
 
     def load(self, name: str) -> RunState:
         """The state in a part. Raises DamageError if it is not what was saved."""
@@ -106,6 +126,14 @@ def begun_with(folder: TrialFolder) -> Mapping[str, Any]:
         return dict(read_manifest(folder.state, folder.id).facts["begun"])
     except (FileNotFoundError, DamageError):
         return {}
+
+
+def _read(streams: bytes) -> pa.Table:
+    """Return the rows of all streams, one after another."""
+    source, parts = pa.BufferReader(streams), []
+    while source.tell() < source.size():
+        parts.append(pa.ipc.open_stream(source).read_all())
+    return join_tables(parts)
 
 
 def _rows_of(start: int, table: str) -> str:

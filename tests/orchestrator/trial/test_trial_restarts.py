@@ -122,6 +122,40 @@ def test_both_algorithms_share_starts_and_first_rounds_to_the_bit(tmp_path):
     assert ends == [{0, 1}, {1}]
 
 
+class Counted(LocalClients):
+    """Clients that count the blocks which they train."""
+
+    trained = 0
+
+    def run(self, setup: Any, jobs: Any) -> list[Any]:
+        Counted.trained += sum(job.method == "train" for job in jobs)
+        return super().run(setup, jobs)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_trials_that_sort_by_loss_alike_compare_initializations_once(tmp_path, killed):
+    """IFCA-MIR takes over the comparison of IFCA, and its tables and weights are those of a run of its own."""
+    ended, work = [], []
+    for clustering, cache in (("ifca", "shared"), ("ifca_mir", "shared"), ("ifca_mir", "other")):
+        fields = clustered(clustering, **ROBUST) | ({"preference": "uniform"} if clustering == "ifca_mir" else {})
+        run = given(6, clustering=fields, attacks=[ATTACK | {"every": 4}])
+        trial = opened(run, tmp_path / clustering / cache, shadows=PlannedShadows(lambda round_: (0.95, 0.55)))
+        trial = Trial(trial.run, replace(trial.context, cache=tmp_path / cache))
+        served_by(trial, Counted())
+        Counted.trained = 0
+        if killed:
+            trial.advance()
+            trial = Trial(trial.run, trial.context)
+        finished(trial)
+        columns = {name: table(trial, name) for name in ("rounds", "clients", "attacks")}
+        columns["rounds"].pop("seconds")
+        ended.append((columns, models_of(trial)))
+        work.append(Counted.trained)
+    assert ended[1] == ended[2]
+    blocks = 3
+    assert work == [(3 * 3 + 3) * blocks, 3 * blocks, (3 * 3 + 3) * blocks]
+
+
 @pytest.mark.parametrize("resumed", [False, True])
 def test_every_round_is_told_once_and_none_while_starts_are_compared(tmp_path, resumed):
     trial, told = opened(run := given(5, clustering=clustered(**ROBUST)), tmp_path), []
