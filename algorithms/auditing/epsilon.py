@@ -131,14 +131,14 @@ def _log_delta(one: tuple[float, float], other: tuple[float, float], epsilon: fl
     The deviations differ, so a is not 0.
     """
     (m1, s1), (m2, s2) = one, other
-    a = (s2**-2 - s1**-2) / 2
-    b = m1 / s1**2 - m2 / s2**2
-    c = ((m2 / s2) ** 2 - (m1 / s1) ** 2) / 2 + math.log(s2) - math.log(s1)
+    d, r = (m2 - m1) / s1, s2 / s1  # in units of the first: N(0, 1) against N(d, r^2)
+    a, b, c = (1 - r) * (1 + r) / (2 * r**2), -d / r**2, d**2 / (2 * r**2) + math.log(r)
     square = b**2 - 4 * a * (c - epsilon)
     if square <= 0:  # the loss is above epsilon everywhere, which is impossible for epsilon >= 0, or nowhere
         return -math.inf
-    left, right = sorted(((-b - math.sqrt(square)) / (2 * a), (-b + math.sqrt(square)) / (2 * a)))
-    p1, p2 = (_log_mass(left, right, m, s, outside=a > 0) for m, s in (one, other))
+    q = -(b + math.copysign(math.sqrt(square), b)) / 2  # of the root that loses no digits where a is next to 0
+    left, right = sorted((q / a, (c - epsilon) / q))
+    p1, p2 = (_log_mass(left, right, mean, sd, outside=a > 0) for mean, sd in ((0.0, 1.0), (d, r)))
     drop = epsilon + p2 - p1
     return p1 + float(np.log1p(-np.exp(drop))) if drop < 0 else -math.inf
 

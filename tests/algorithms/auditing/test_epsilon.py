@@ -93,6 +93,15 @@ def test_two_gaussians_know_neither_order_nor_units_and_fall_with_delta(pair, sh
     assert epsilon_two_gaussians(*pair, 1e-2) <= epsilon + 1e-9
 
 
+@pytest.mark.parametrize("apart", [1e-6, 1e-9, 1e-12, 2e-16])
+def test_nearly_equal_deviations_are_as_good_as_equal_ones(apart):
+    """The loss is nearly linear then, and its one near root has to keep its digits."""
+    epsilons = [
+        epsilon_two_gaussians(*pair, 1e-4) for pair in ((0, 0.2, 1, 0.2 * (1 + apart)), (1, 0.2, 0, 0.2 - apart))
+    ]
+    assert epsilons == pytest.approx([epsilon_gdp(5.0, 1e-4)] * 2, rel=1e-4)
+
+
 def test_far_apart_distributions_have_a_large_finite_epsilon():
     assert 1e3 < epsilon_two_gaussians(0, 1, 60, 1.01, 1e-5) < 1e5
     assert 1e3 < epsilon_two_gaussians(0, 1, 0.0, 1e-2, 1e-5) < 1e5
