@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attacks import _one_model as one_model
 from attacks.interfaces import Measure
 from attacks.metrics import membership
-from attacks.metrics.membership import NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
-from orchestrator.api.audit_inputs import examples_of, modules_of, refuse
-from orchestrator.api.printed import shown_in_notebook
-from orchestrator.config.errors import format_value, unknown_name
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
+from orchestrator.api.results import shown_in_notebook
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
 from orchestrator.report.figures.drawing import BODY, REFERENCE, RESOLUTION
 from orchestrator.report.statistics import number
 from orchestrator.report.vocabulary import PALETTE
@@ -24,7 +25,9 @@ from orchestrator.report.vocabulary import PALETTE
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-    from torch import nn
+    from torch import Tensor, nn
+
+Batches = list[tuple[NDArray[Any], NDArray[np.int64]]]  # examples and labels
 
 COLUMNS = {
     "auc": "AUC",
@@ -33,15 +36,18 @@ COLUMNS = {
     "tpr_at_01_fpr": "TPR at 0.1 % FPR",
     "epsilon_record": "epsilon",
 }
-FIGURES = ("roc",)
 FEW = 3  # points of a curve that are marked: a line to a rate of 0 has no place on logarithmic axes
-CHANCE = "by chance"
+SHOWN = 3  # examples of both sides that a message names
 NOTES = (
     "In parentheses: 95 % intervals over examples; that another training would give another model is not in them.",
     "Thresholds are tuned on one half of the examples and judged on the other. Compare a row with the last one; the best "
     "of several rows is above it also by luck.",
     "epsilon: what the AUC comes to for one example at delta 1e-5. It is an estimate from below, because a better attack "
     "may find more, and certifies nothing.",
+)
+MIXES = (
+    "is batch normalization without running statistics, so that what the model says of an example depends on the others in "
+    "its batch; no attack on single examples can be made"
 )
 
 
@@ -76,21 +82,25 @@ def audit(
     Raises:
         ConfigError: an argument cannot be used; the text names all problems of the first argument that has any.
     """
-    for name, given, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
-        if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
-            refuse(name, f"must be an integer >= {least}, got {format_value(given)}")
-    modules = modules_of(module, references)
-    examples = examples_of(members, nonmembers, module, batch_size)
-    logits = {name: examples.logits(name, one) for name, one in modules.items()}
+    for name, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            _refuse(name, f"must be an integer >= {least}, got {format_value(value)}")
+    modules = _modules(module, references)
+    x, y, member = _examples(members, nonmembers, module)
+    batches = [(x[at : at + batch_size], y[at : at + batch_size]) for at in range(0, len(x), batch_size)]
+    logits = {name: _logits(name, model, batches, int(y.max())) for name, model in modules.items()}
     attacked = logits.pop("module")
     for name, reference in logits.items():
         if reference.shape[1] != attacked.shape[1]:
-            refuse(name, f"gives {reference.shape[1]} classes, but module gives {attacked.shape[1]}")
-    norms = examples.gradient_norms("module", module) if gradients else None
-    outputs, rng = Outputs(attacked, examples.y, examples.member), np.random.default_rng([seed, 0])
-    found = one_model.attack(outputs, norms, list(logits.values()), rng)
-    measures = one_model.measures(found, examples.member, np.random.default_rng([seed, 1]))
-    return Audit(tuple(measures), {name: one.ranked for name, one in found.items()}, examples.member)
+            _refuse(name, f"gives {reference.shape[1]} classes, but module gives {attacked.shape[1]}")
+    norms = None
+    if gradients and any(parameter.requires_grad for parameter in module.parameters()):
+        problem = "its gradients cannot be computed: {}; give gradients=False to leave out the attack by gradients"
+        norms = _asked("module", module, batches, partial(one_model.gradient_norms, module), problem)
+    rng = np.random.default_rng([seed, 0])
+    attacks = one_model.attack(Outputs(attacked, y, member), norms, list(logits.values()), rng)
+    measures = one_model.measures(attacks, member, np.random.default_rng([seed, 1]))
+    return Audit(tuple(measures), {name: attack.ranked for name, attack in attacks.items()}, member)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,11 +122,11 @@ class Audit:
         """What is worth a look first, as texts: a row for each attack, with intervals, and last what guessing gives."""
         import pandas as pd
 
-        measures = {(one.subject, one.metric): one for one in self.found}
+        measures = {(measure.subject, measure.metric): measure for measure in self.found}
         lines = {name: [_cell(measures.get((name, metric))) for metric in COLUMNS] for name in self.ranked}
         first = [measures.get((next(iter(lines)), metric)) for metric in COLUMNS]
-        by_chance = [NAN if one is None or np.isnan(one.value) else one.chance for one in first]
-        lines[CHANCE] = [number(value, 3) for value in by_chance]
+        chances = [NAN if measure is None or np.isnan(measure.value) else measure.chance for measure in first]
+        lines["by chance"] = [number(chance, 3) for chance in chances]
         return pd.DataFrame.from_dict(lines, orient="index", columns=list(COLUMNS.values()))
 
     @property
@@ -140,7 +150,7 @@ class Audit:
         nonmembers = int((~self.member).sum())
         needs = {"1 %": NONMEMBERS_AT_1_FPR, "0.1 %": NONMEMBERS_AT_01_FPR}
         lost = [f"{rate} FPR takes {n} non-members" for rate, n in needs.items() if nonmembers < n]
-        rates = {one.subject: one.value for one in self.found if one.metric == "tpr_at_1_fpr"}
+        rates = {measure.subject: measure.value for measure in self.found if measure.metric == "tpr_at_1_fpr"}
         tied = [name for name, rate in rates.items() if np.isnan(rate) and nonmembers >= NONMEMBERS_AT_1_FPR]
         lost += [f"too many non-members share the highest score of {name}" for name in tied]
         size = f"{len(self.member) - nonmembers} members, {nonmembers} non-members."
@@ -148,20 +158,19 @@ class Audit:
 
     def figure(self, name: str = "roc") -> Figure:
         """Draw "roc", the curves of all attacks on logarithmic axes (Carlini et al. 2022); ConfigError for another name."""
-        if name not in FIGURES:
-            refuse("name", unknown_name(f"no figure {name!r}", str(name), FIGURES))
+        if name != "roc":
+            _refuse("name", unknown_name(f"no figure {name!r}", str(name), ["roc"]))
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4.8), dpi=RESOLUTION, layout="constrained", facecolor="white")
         ax = figure.subplots()
         lowest = 1 / int((~self.member).sum())
-        for i, (name, scores) in enumerate(self.ranked.items()):
+        for i, (attack, scores) in enumerate(self.ranked.items()):
             fpr, tpr = membership.roc(scores, self.member)
-            label = f"{name.replace('_', ' ')}, AUC {membership.auc(scores, self.member):.3f}"
+            label = f"{attack.replace('_', ' ')}, AUC {membership.auc(scores, self.member):.3f}"
             style = ("-" if i < len(PALETTE) else "--") + ("o" if len(fpr) <= FEW else "")
-            ax.plot(
-                fpr, np.where(tpr > 0, tpr, np.nan), style, color=PALETTE[i % len(PALETTE)], label=label, linewidth=1.6
-            )
+            above = np.where(tpr > 0, tpr, np.nan)
+            ax.plot(fpr, above, style, color=PALETTE[i % len(PALETTE)], label=label, linewidth=1.6)
         ax.plot([lowest, 1], [lowest, 1], label="guessing", **REFERENCE)
         ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
         ax.set_xlabel("false positive rate (fraction)", fontsize=BODY)
@@ -178,12 +187,155 @@ class Audit:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        notes = " ".join(map(escape, self.notes))
-        return f"{self.table.to_html()}<p><small>{notes}</small></p>"
+        return f"{self.table.to_html()}<p><small>{escape(' '.join(self.notes))}</small></p>"
 
 
-def _cell(one: Measure | None) -> str:
-    if one is None or np.isnan(one.value):
+def _cell(measure: Measure | None) -> str:
+    if measure is None or np.isnan(measure.value):
         return ""
-    ends = "" if np.isnan(one.low) or np.isnan(one.high) else f" ({number(one.low, 3)} to {number(one.high, 3)})"
-    return f"{number(one.value, 3)}{ends}"
+    low, high = number(measure.low, 3), number(measure.high, 3)
+    ends = "" if np.isnan(measure.low) or np.isnan(measure.high) else f" ({low} to {high})"
+    return f"{number(measure.value, 3)}{ends}"
+
+
+def _modules(module: Any, references: Any) -> dict[str, nn.Module]:
+    """The attacked model and its references by name. Raises ConfigError if one cannot be attacked."""
+    from torch import nn
+
+    if isinstance(references, nn.Module) or not isinstance(references or [], Sequence):
+        _refuse("references", f"must be a list of torch modules, got {type(references).__name__}")
+    named = {"module": module} | {f"references[{i}]": model for i, model in enumerate(references or ())}
+    problems = []
+    for name, model in named.items():
+        if not isinstance(model, nn.Module):
+            problems.append(ConfigProblem(f"must be a torch.nn.Module, got {format_value(model)}", file=name))
+            continue
+        if model is module and name != "module":
+            sentence = "is the attacked module itself; a reference is another model, trained on other examples"
+            problems.append(ConfigProblem(sentence, file=name))
+        for part, inner in model.named_modules():
+            if isinstance(inner, nn.modules.batchnorm._BatchNorm) and inner.running_mean is None:
+                problems.append(ConfigProblem(f"{part or 'it'} {MIXES}", file=name))
+    if problems:
+        raise ConfigError(problems)
+    return named
+
+
+def _examples(members: Any, nonmembers: Any, module: nn.Module) -> tuple[NDArray[Any], NDArray[np.int64], Bools]:
+    """Members and then non-members: examples [n, ...], labels [n], and which are members [n].
+
+    Raises:
+        ConfigError: something is wrong with one side; the sides have other shapes, or share an example in the type that
+            the module is given.
+    """
+    (inside, labels), (outside, other) = _side(members, "members"), _side(nonmembers, "nonmembers")
+    if inside.shape[1:] != outside.shape[1:]:
+        shapes = f"{list(outside.shape[1:])}, those of members {list(inside.shape[1:])}"
+        _refuse("nonmembers", f"examples have the shape {shapes}; both must be what the module takes")
+    x = np.concatenate([inside, outside])
+    typed = _typed(x, module)
+    flat = (typed.double() if typed.is_floating_point() else typed).reshape(len(x), -1).numpy()
+    rows = [row.tobytes() for row in np.ascontiguousarray(flat + 0)]  # minus zero becomes zero
+    first = {row: place for place, row in reversed(list(enumerate(rows[: len(inside)])))}
+    twice = [f"nonmembers[{i}] = members[{first[row]}]" for i, row in enumerate(rows[len(inside) :]) if row in first]
+    if twice:
+        pairs = ", ".join(twice[:SHOWN]) + (", ..." if len(twice) > SHOWN else "")
+        _refuse("nonmembers", f"examples of both sides: {len(twice)} ({pairs}); take them out of one side")
+    return x, np.concatenate([labels, other]), np.arange(len(x)) < len(inside)
+
+
+def _side(pair: Any, name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Examples [n, ...] and labels [n] of one side. Raises ConfigError with everything that is wrong with them."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        _refuse(name, "must be a pair (x, y) of examples [n, ...] and labels [n], as arrays or tensors")
+    x, y = map(_array, pair)
+    problems = []
+    if x.ndim < 2 or x.dtype.kind not in "fiub":
+        problems.append(f"x must be an array of numbers [n, ...], got {x.dtype} of shape {list(x.shape)}")
+    elif not np.isfinite(x).all():
+        problems.append("x has NaN or infinity")
+    if y.ndim != 1 or y.dtype.kind not in "iub":
+        problems.append(f"y must be an array of whole numbers [n], the classes, got {y.dtype} of shape {list(y.shape)}")
+    elif (y.astype(np.int64) < 0).any():
+        problems.append("y has negative labels; classes begin with 0")
+    if x.shape[:1] != y.shape[:1]:
+        problems.append(f"x has the shape {list(x.shape)}, but y {list(y.shape)}")
+    elif len(x) < FEWEST_NONMEMBERS:
+        problems.append(f"has {len(x)} examples; {FEWEST_NONMEMBERS} or more are needed to say anything")
+    if problems:
+        raise ConfigError(ConfigProblem(sentence, file=name) for sentence in problems)
+    return x, y.astype(np.int64)
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """An array in a type that torch has: in this machine's order of bytes, and no wider than 64 bits."""
+    try:
+        if hasattr(values, "detach"):  # a tensor
+            values = values.detach().cpu()
+            # NumPy has no bfloat16.
+            values = (values.float() if values.is_floating_point() and values.itemsize < 4 else values).numpy()
+        array = np.asarray(values)
+        wide = array.dtype.kind == "f" and array.dtype.itemsize > 8
+        return array.astype(np.float64 if wide else array.dtype.newbyteorder("="), copy=False)
+    except (NotImplementedError, RuntimeError, TypeError, ValueError):
+        return np.empty(0, object)
+
+
+def _typed(x: NDArray[Any], module: nn.Module) -> Tensor:
+    """Examples as a module takes them, on the CPU: numbers with a fraction get the type of its parameters."""
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(x))
+    types = (parameter.dtype for parameter in module.parameters() if parameter.is_floating_point())
+    return tensor.to(next(types, torch.float32)) if tensor.is_floating_point() else tensor
+
+
+def _logits(name: str, module: nn.Module, batches: Batches, largest: int) -> NDArray[np.float32]:
+    """The outputs [n, classes] of a module. Raises ConfigError if they are no logits of the classes 0 to ``largest``."""
+    import torch
+
+    def forward(inputs: Tensor, labels: Tensor) -> Any:
+        with torch.no_grad():
+            outputs = module(inputs)
+        shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else ()
+        if len(shape) != 2 or shape[0] != len(labels) or shape[1] < 2:
+            result = f"shape {shape}" if shape else type(outputs).__name__
+            must = "must return logits [n, classes] of two classes or more"
+            _refuse(name, f"{must}, got {result} for {len(labels)} examples")
+        return outputs.float().cpu().numpy()
+
+    problem = f"cannot be called with examples {list(batches[0][0].shape)}: {{}}"
+    logits = _asked(name, module, batches, forward, problem)
+    if not np.isfinite(logits).all():
+        _refuse(name, "gives NaN or infinity")
+    if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-4):
+        _refuse(name, "gives probabilities (every row sums to 1); logits are needed, or torch.log of these")
+    if largest >= logits.shape[1]:
+        _refuse(name, f"gives {logits.shape[1]} outputs, one for each class from 0, but a label is {largest}")
+    return logits
+
+
+def _asked(
+    name: str, module: nn.Module, batches: Batches, ask: Callable[[Tensor, Tensor], Any], problem: str
+) -> NDArray[Any]:
+    """What ``ask`` says of all batches of examples and labels; the module is in evaluation mode meanwhile."""
+    import torch
+
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        device = next((parameter.device for parameter in module.parameters()), None)
+        answers = [ask(_typed(x, module).to(device), torch.from_numpy(y).to(device)) for x, y in batches]
+        return np.concatenate(answers)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever a foreign module raises
+        _refuse(name, problem.format(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"))
+    finally:
+        for part in training:
+            part.training = True
+
+
+def _refuse(name: str, sentence: str) -> NoReturn:
+    """Raise ConfigError about an argument."""
+    raise ConfigError([ConfigProblem(sentence, file=name)])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.api.printed import measured
+from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report.data import DEAL, Results, Row, Setting, repeat, text
 from orchestrator.report.frame import Contrast, compared_metrics, contrast, corrected
 from orchestrator.report.risks import main_risk
@@ -75,6 +75,15 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
         values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, paired.p_holm)
         lines[place] |= dict(zip(DIFFERENCE, values, strict=True))
     return pd.DataFrame(lines, columns=[*COLUMNS, *(DIFFERENCE if contrasts else ())])
+
+
+def measured(names: Sequence[str] | None, known: Sequence[str], refusal: str, default: Sequence[str]) -> list[str]:
+    """The named metrics, or the ``default``. Raises ConfigError, with the ``refusal``, for one that is not among ``known``."""
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        sentences = [unknown_name(refusal.format(name), str(name), known) for name in unknown]
+        raise ConfigError(ConfigProblem(sentence, file="metrics") for sentence in sentences)
+    return list(default if names is None else names)
 
 
 def _line(results: Results, sweep: str, setting: Setting, name: str) -> dict[str, Any]:

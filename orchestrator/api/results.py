@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from os import PathLike
+from html import escape
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
-from orchestrator.api import comparison, printed
-from orchestrator.api.models import Code, code_paths, install_code, trained_model
+from datasets.components import components
+from orchestrator.api import comparison
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
+from orchestrator.config.own_code import install, own_paths
+from orchestrator.metric_names import metric
 from orchestrator.report import data
+from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import DEAL, NoResultsError, counts, read_results
-from orchestrator.report.summary import state_line
+from orchestrator.report.frame import main_metrics
+from orchestrator.report.summary import by_setting, metric_columns, state_line
 from orchestrator.results.paths import Folder
-from orchestrator.results.tables import join_tables, read_table
+from orchestrator.results.saved_models import saved_models
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +33,16 @@ if TYPE_CHECKING:
 
     from orchestrator.report.story import Story
 
+Code: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
+
 TRIAL = "trial"  # the column with the trial's id in the tables of trials
+LIBRARIES = ("torchvision", "timm")  # whose models are built without own code
+HINT = (
+    "the model may be of own code, which is run only where it is named: fedpriv.load(folder, code=...) takes the files and "
+    "folders that code: of the sweep file names"
+)
+READING = "mean ± half the width of the 95 % interval over seeds; below three seeds, their values"
+LATEX = {"±": r"$\pm$", "∞": r"$\infty$", "–": "--", "<": "$<$", ">": "$>$"}  # signs that pandas does not escape
 
 
 def load(folder: str | PathLike[str], code: Code = ()) -> Results:
@@ -43,14 +56,16 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
     Raises:
         ConfigError: the folder contains no results, or the code cannot be used.
     """
-    path, own = Path(folder).expanduser().absolute(), code_paths(code)
-    install_code(own)
+    path = Path(folder).expanduser().absolute()
+    named = [fspath(code)] if isinstance(code, str | PathLike) else [fspath(part) for part in code]
+    own = own_paths(Path.cwd(), named)
+    _install(own)
     try:
         return Results(path, read_results(path), own)
     except NoResultsError as error:
-        below = sorted(one.parent.name for one in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
+        below = sorted(file.parent.name for file in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
         note = f"; it has the folders of sweeps {', '.join(below)}: give one of them" if below else ""
-        raise ConfigError([ConfigProblem(f"{error}{note}", file="folder")]) from None
+        raise _refusal(f"{error}{note}", "folder") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,8 +84,6 @@ class Results:
     folder: Path
     read: data.Results = field(repr=False)
     code: tuple[Path, ...] = ()
-
-    _tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -118,9 +131,8 @@ class Results:
         lines = []
         for setting in self.read.settings:
             by_status = counts(setting.trials)
-            line: dict[str, Any] = dict(zip(self.read.keys, setting.values, strict=True)) | {
-                "trials": len(setting.trials)
-            }
+            line: dict[str, Any] = dict(zip(self.read.keys, setting.values, strict=True))
+            line["trials"] = len(setting.trials)
             line |= {status: by_status.get(status, 0) for status in counts(self.read.trials)}
             for name in self.read.metrics:
                 mean = setting.estimate(name)
@@ -161,13 +173,11 @@ class Results:
         from orchestrator.report.figures.arrangement import arrange
         from orchestrator.report.figures.catalog import catalog
 
-        drawings = catalog()
-        arr = arrange(self.read) if name in drawings else None
-        figure = drawings[name](arr) if arr else None
+        draw, arr = catalog().get(name), arrange(self.read)
+        figure = draw(arr) if draw and arr else None
         if figure is None:
-            what = f"{self.name} has no data for the figure {name!r}" if name in drawings else f"no figure {name!r}"
-            raise ConfigError([ConfigProblem(unknown_name(what, str(name), self.figures), file="name")])
-        return printed.shown_in_notebook(figure)
+            raise _refusal(unknown_name(f"{self.name} has no figure {name!r}", str(name), self.figures), "name")
+        return shown_in_notebook(figure)
 
     def compare(self, other: Results, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Put two sweeps side by side, with paired differences where both saw the same data with the same seeds.
@@ -197,7 +207,13 @@ class Results:
         Raises:
             ConfigError: a metric was not measured.
         """
-        return printed.latex(self.read, metrics, caption, label)
+        refusal = f"{self.name} has no metric {{!r}}"
+        table = self._settings(comparison.measured(metrics, self.read.metrics, refusal, main_metrics(self.read)))
+        form = "l" * len(self.read.keys) + "r" * (table.shape[1] - len(self.read.keys))
+        text: str = table.to_latex(index=False, escape=True, column_format=form, caption=caption, label=label)
+        for sign, command in LATEX.items():
+            text = text.replace(sign, command)
+        return re.sub(r"(?<![\w-])-(?=\d)", "$-$", text)  # a minus and no hyphen
 
     def model(self, trial: str | None = None, group: str | None = None) -> nn.Module:
         """Return a trained model as a torch module with its weights, on the CPU and in evaluation mode.
@@ -209,15 +225,44 @@ class Results:
         Raises:
             ConfigError: there is no such trial or model, the trial has not finished, or its module cannot be built here.
         """
-        return trained_model(self.read, trial, group, self.code)
+        statuses = {str(row["id"]): row["status"] for row in self.read.trials}
+        matching = [trial] if trial in statuses else [ident for ident in statuses if ident.startswith(str(trial or ""))]
+        if not matching:
+            raise _refusal(unknown_name(f"{self.name} has no trial {str(trial)!r}", str(trial), statuses), "trial")
+        if len(matching) > 1:
+            shown = ", ".join(matching[:8]) + (", ..." if len(matching) > 8 else "")
+            sentence = f"name one of the {len(matching)} trials by its id, as in Results.trials: {shown}"
+            raise _refusal(sentence, "trial")
+        (ident,) = matching
+        _install(self.code)
+        try:
+            saved = saved_models(Folder(self.read.folder).trial(ident))
+        except ConfigError as refusal:
+            model = self.read.configs.get(ident, {}).get("model", {})
+            library = re.split("[.:]", str(model.get("callable", LIBRARIES[0])))[0]
+            ours = model.get("name") in components("algorithms.models") and library in LIBRARIES
+            hint = [] if self.code or ours else [ConfigProblem(HINT, file="code")]
+            raise ConfigError([*refusal.problems, *hint]) from None
+        if not saved:
+            raise _refusal(f"trial {ident} has no saved model; its status is {statuses[ident]}", "trial")
+        if group is None and len(saved) > 1:
+            raise _refusal(f"trial {ident} has the models {', '.join(saved)}; name one of them", "group")
+        group = next(iter(saved)) if group is None else group
+        if group not in saved:
+            raise _refusal(unknown_name(f"trial {ident} has no model {group!r}", str(group), saved), "group")
+        return saved[group]
 
     def __repr__(self) -> str:
         """Name, state and folder."""
         return f"<fedpriv results of {self.name}: {state_line(self.read.trials).rstrip('.')} in {self.folder}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the headline, and the table of all settings."""
-        return printed.html(self.read, self.headline)
+        """What a notebook shows: the headline, the table of all settings, and how to read it."""
+        names = main_metrics(self.read)
+        chances = guessing(((metric(name).label, metric(name)) for name in names), self.read)
+        state = f"<b>{escape(self.name)}</b>: {escape(state_line(self.read.trials))}<br>{escape(self.headline)}"
+        notes = escape(". ".join(filter(None, (READING, chances))))
+        return f"<p>{state}</p>{self._settings(names).to_html(index=False, border=0)}<p><small>{notes}</small></p>"
 
     @property
     def _swept(self) -> list[str]:
@@ -225,19 +270,47 @@ class Results:
         seeds = [key for key in (DEAL, "seed") if any(trial.get(key) is not None for trial in self.read.trials)]
         return [*self.read.keys, *(key for key in seeds if key not in self.read.keys)]
 
+    def _settings(self, names: Sequence[str]) -> pd.DataFrame:
+        """A line for each setting: swept values, seeds, and metrics as the summary prints them."""
+        import pandas as pd
+
+        described = [replace(metric(name), label=full_label(name)) for name in names]
+        head, lines = by_setting(self.read, metric_columns(self.read, described))
+        return pd.DataFrame(lines, columns=head)
+
     def _table(self, name: str) -> pd.DataFrame:
         """All rows of one of the trials' tables, trial after trial; empty if no trial has this table."""
         import pandas as pd
 
-        if name not in self._tables:
-            folder, tables = Folder(self.read.folder), []
-            for trial in self.read.trials:
-                with suppress(OSError, ValueError):  # a trial that has not finished has no tables
-                    table = read_table(folder.trial(trial["id"]).table(name))
-                    tables.append(table.add_column(0, TRIAL, pa.array([trial["id"]] * len(table), pa.string())))
-            frame = join_tables(tables).to_pandas() if tables else pd.DataFrame(columns=[TRIAL])
-            by_id = {trial["id"]: trial for trial in self.read.trials}
-            for at, key in enumerate([key for key in self._swept if key not in frame]):
-                frame.insert(at + 1, key, [by_id[trial].get(key) for trial in frame[TRIAL]])
-            self._tables[name] = frame
-        return self._tables[name].copy()
+        frames = []
+        for trial in self.read.trials:
+            frame = self.read.frame(trial, name)  # None of a trial that has not finished
+            if frame is not None:
+                frames.append(
+                    frame.assign(**{TRIAL: trial["id"]} | {k: trial.get(k) for k in self._swept if k not in frame})
+                )
+        table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[TRIAL, *self._swept])
+        front = [TRIAL, *self._swept]
+        return table[[*front, *(column for column in table if column not in front)]]
+
+
+def shown_in_notebook(figure: Figure) -> Figure:
+    """The same figure, with a picture for notebooks: without pyplot, a notebook would print its size only."""
+
+    def picture() -> bytes:
+        file = io.BytesIO()
+        figure.savefig(file, format="png")
+        return file.getvalue()
+
+    figure._repr_png_ = picture  # type: ignore[attr-defined]
+    return figure
+
+
+def _install(code: Sequence[Path]) -> None:
+    """Make own code importable in this process; without any, what is installed stays. Raises ConfigError."""
+    if problems := install(code) if code else []:
+        raise ConfigError(ConfigProblem(sentence, file="code") for sentence in problems)
+
+
+def _refusal(sentence: str, argument: str) -> ConfigError:
+    return ConfigError([ConfigProblem(sentence, file=argument)])

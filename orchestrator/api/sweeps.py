@@ -3,57 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import yaml
 
 from orchestrator import INTERRUPTED
 from orchestrator.api.results import Results, load
-from orchestrator.config.document import read
-from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value
+from orchestrator.config.document import CoreLoader
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value
 from orchestrator.config.sweep_file import Sweep, load_sweep, parse_sweep
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
 OPTIONS = ("results", "address", "tracking_uri", "repeat_changed", "new_store")
-ARGUMENTS = {
-    f"--{name.replace('_', '-')}": name for name in OPTIONS
-}  # by the options that messages of the command name
-
-
-@overload
-def run(  # noqa: PLR0913 (the options of the command)
-    sweep: str | PathLike[str] | Mapping[str, Any],
-    *,
-    set: Mapping[str, Any] | None = None,
-    results: str | PathLike[str] = "results",
-    address: str | None = None,
-    tracking_uri: str | None = None,
-    repeat_changed: bool = False,
-    log_models: bool = False,
-    new_store: bool = False,
-    dry_run: Literal[False] = False,
-) -> Results: ...
-
-
-@overload
-def run(  # noqa: PLR0913 (the options of the command)
-    sweep: str | PathLike[str] | Mapping[str, Any],
-    *,
-    set: Mapping[str, Any] | None = None,
-    results: str | PathLike[str] = "results",
-    address: str | None = None,
-    tracking_uri: str | None = None,
-    repeat_changed: bool = False,
-    log_models: bool = False,
-    new_store: bool = False,
-    dry_run: Literal[True],
-) -> None: ...
+ARGUMENTS = {f"--{name.replace('_', '-')}": name for name in OPTIONS}  # by the options that the command's messages name
 
 
 def run(  # noqa: PLR0913 (the options of the command)
@@ -102,8 +68,9 @@ def run(  # noqa: PLR0913 (the options of the command)
         code = run_sweep(loaded, choices)
     except ConfigError as refusal:
         # A dict has no lines, so those of the text that is made of it would only confuse; options are named as arguments.
-        problems = (replace(one, line=None) if one.file == DICT else one for one in refusal.problems)
-        raise ConfigError(replace(one, file=ARGUMENTS.get(one.file, one.file)) for one in problems) from None
+        problems = [replace(problem, line=None) if problem.file == DICT else problem for problem in refusal.problems]
+        named = [replace(problem, file=ARGUMENTS.get(problem.file, problem.file)) for problem in problems]
+        raise ConfigError(named) from None
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return None if dry_run else load(target.expanduser().absolute() / loaded.name, loaded.code)
@@ -118,54 +85,59 @@ def _load(sweep: str | PathLike[str] | Mapping[str, Any], sets: list[str]) -> Sw
     return load_sweep(Path(sweep).expanduser(), sets)
 
 
+class CoreDumper(yaml.SafeDumper):
+    """Quotes the texts that `CoreLoader` would not read as texts, and writes what no file can hold with a tag."""
+
+    yaml_implicit_resolvers = CoreLoader.yaml_implicit_resolvers
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        """Write a value wherever it is."""
+        return True
+
+    def represent_other(self, value: Any) -> yaml.Node:
+        """The node of what is no plain value, with a tag that is refused by its key, if it cannot be made one."""
+        try:
+            return self.represent_data(_plain(value))
+        except TypeError:
+            return self.represent_scalar(f"!{type(value).__name__}", format_value(value))
+
+
+CoreDumper.add_multi_representer(object, CoreDumper.represent_other)
+
+
+def _plain(value: Any) -> Any:
+    """A value as a sweep file has it: tuples, paths and NumPy's numbers and arrays count as plain. Raises TypeError."""
+    if hasattr(value, "tolist"):  # NumPy's
+        return value.tolist()
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return list(value)
+    for plain in (str, int, float):
+        if isinstance(value, plain):
+            return plain(value)
+    raise TypeError(f"must be a text, number, list or dict, got {type(value).__name__} {format_value(value)}")
+
+
 def as_yaml(sweep: Mapping[str, Any]) -> str:
-    """Write a sweep as the text of a sweep file that says the same.
-
-    Args:
-        sweep: maps, lists and plain values; tuples, paths and NumPy's numbers and arrays count as such.
-
-    Raises:
-        ConfigError: a value is none of these, or a key is no text; every one is named.
-    """
-    plain = _checked(sweep, DICT)
-    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
-    with suppress(ConfigError):
-        if read(text, DICT).value == plain:
-            return text
-    # PyYAML writes YAML 1.1, and a sweep file is read as 1.2: where the two differ, JSON says it in both.
-    return json.dumps(plain, indent=1, ensure_ascii=False)
-
-
-def _checked(value: Any, argument: str) -> Any:
-    """The value as JSON has it. Raises ConfigError with all that cannot be written."""
-    problems: list[ConfigProblem] = []
-
-    def plain(value: Any, key: Key) -> Any:
-        value = value.tolist() if hasattr(value, "tolist") else value  # NumPy's
-        value = fspath(value) if isinstance(value, PathLike) else value
-        if isinstance(value, Mapping):
-            named = [name for name in value if not isinstance(name, str)]
-            texts = [(f"a key must be a text, got {format_value(name)}", (*key, str(name))) for name in named]
-            problems.extend(ConfigProblem(sentence, place, argument) for sentence, place in texts)
-            return {str(name): plain(one, (*key, str(name))) for name, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(one, (*key, place)) for place, one in enumerate(value)]
-        if isinstance(value, float) and not math.isfinite(value):
-            problems.append(ConfigProblem(f"must be a finite number, got {value}", key, argument))
-        elif value is not None and not isinstance(value, bool | int | float | str):
-            what = f"{type(value).__name__} {format_value(value)}"
-            problems.append(ConfigProblem(f"must be a text, number, list or dict, got {what}", key, argument))
-        return value
-
-    made = plain(value, ())
-    if problems:
-        raise ConfigError(problems)
-    return made
+    """Write a sweep as the text of a sweep file that says the same, or that is refused where it cannot."""
+    text: str = yaml.dump(sweep, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
 
 
 def _sets(changes: Mapping[str, Any]) -> list[str]:
-    """The changes as options ``key=value`` of the command."""
+    """The changes as options ``key=value`` of the command. Raises ConfigError with all that cannot be written."""
     if not isinstance(changes, Mapping):
         sentence = f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}'
         raise ConfigError([ConfigProblem(sentence, file="set")])
-    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in _checked(changes, "set").items()]
+    sets, problems = list[str](), list[ConfigProblem]()
+    for key, value in changes.items():
+        try:
+            sets.append(f"{key}={json.dumps(value, default=_plain, ensure_ascii=False)}")
+        except TypeError as error:
+            problems.append(ConfigProblem(str(error), (key,), "set"))
+    if problems:
+        raise ConfigError(problems)
+    return sets

@@ -8,10 +8,9 @@
       mypkg/__init__.py       a package, too; and ``code:`` may name a package
 
 Every module is loaded by its path; nothing is put on Python's path. A component is imported as
-``fedpriv_own_<slot>.<file>`` (in a package: by its own name), in every process alike, so that what it defines travels
-between processes. A second folder of the same slot is ``fedpriv_own_<slot>_2`` and so on: each has helpers of its own.
-Ray's workers on this machine inherit the environment variable that `install` sets; on a cluster that is joined, the files
-are sent along (`orchestrator.cluster.ray_session`).
+``fedpriv_own_<place in code:>.attacks.foo`` (in a package: by its own name), in every process alike, so that what it
+defines travels between processes. Ray's workers on this machine inherit the environment variable that `install` sets; on
+a cluster that is joined, the files are sent along (`orchestrator.cluster.ray_session`).
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, spec_from_file_location
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -39,7 +38,7 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.slots import SLOTS, owed
 
 VARIABLE = "FEDPRIV_OWN_CODE"
-PACKAGE = "fedpriv_own_"  # and the slot: the package that stands for a folder of components
+PACKAGE = "fedpriv_own_"  # and a place in code:, the package that stands for the folder
 SENT = "fedpriv_sent"  # the package in which the files arrive on another node
 ROOMS = {room(slot.folder): slot for slot in SLOTS}
 SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)}
@@ -48,27 +47,32 @@ SLOT = re.compile(rb"^SLOT\b[^=\n]*=\s*(.*?)\s*$", re.MULTILINE)  # how a file s
 
 @dataclass
 class OwnCode(MetaPathFinder):
-    """What ``code:`` names; as a finder, it tells Python where its modules lie."""
+    """What ``code:`` names; as a finder, it tells Python where its modules lie.
 
-    paths: tuple[Path, ...] = ()  # what is named, absolute
-    modules: dict[str, Path] = field(default_factory=dict)  # files and packages' folders, by their names in Python
-    offers: dict[str, tuple[Offer, ...]] = field(
-        default_factory=lambda: dict.fromkeys(ROOMS, ())
-    )  # components, by room
-    parts: list[Path] = field(
-        default_factory=list
-    )  # the files and folders that are code, without what lies beside them
-    problems: list[str] = field(default_factory=list)  # as sentences
-    state: str = ""  # a hash of all names and contents, the same wherever the files lie
+    Attributes:
+        paths: what is named, absolute.
+        modules: files and packages' folders, by their names in Python.
+        offers: the components, by room.
+        parts: the files and folders that are code, without what lies beside them.
+        problems: as sentences.
+        state: a hash of all names and contents, the same wherever the files lie.
+    """
+
+    paths: tuple[Path, ...] = ()
+    modules: dict[str, Path] = field(default_factory=dict)
+    offers: dict[str, tuple[Offer, ...]] = field(default_factory=lambda: dict.fromkeys(ROOMS, ()))
+    parts: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    state: str = ""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         """Return where the module ``name`` lies; None if it is not own code."""
-        if (place := self.modules.get(name)) is None:
+        top, *inner = name.split(".")
+        if top not in self.modules:
             return None
-        if not place.is_dir():
-            return spec_from_file_location(name, place)
-        if (file := place / "__init__.py").is_file():
-            return spec_from_file_location(name, file, submodule_search_locations=[str(place)])
+        place = self.modules[top].joinpath(*inner)
+        if inner or not top.startswith(PACKAGE):
+            return FileFinder(str(place.parent), (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name)
         spec = ModuleSpec(name, None, is_package=True)
         spec.submodule_search_locations = [str(place)]
         return spec
@@ -139,8 +143,7 @@ def install_here() -> None:
 def _remove() -> None:
     """Take back what was installed, with all modules that were imported from it."""
     global _now
-    tops = {name.partition(".")[0] for name in _now.modules}
-    for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in _now.modules]:
         del sys.modules[name]
     sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not _now]
     os.environ.pop(VARIABLE, None)
@@ -152,13 +155,14 @@ def _remove() -> None:
 def _collected(paths: tuple[Path, ...]) -> OwnCode:
     """Return what lies in own files and folders; nothing is imported."""
     code, digest = OwnCode(paths), hashlib.blake2b(digest_size=16)
-    for path in paths:
+    for place, path in enumerate(paths):
+        if not path.is_dir() and not (path.is_file() and path.suffix == ".py"):
+            sentence = "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
+            code.problems.append(f"{path} {sentence}")
+            continue
+        before = len(code.parts)
         try:
-            if problem := _unusable(path):
-                code.problems.append(problem)
-                continue
-            before = len(code.parts)
-            _look_into(path, code)
+            _look_into(path, f"{PACKAGE}{place}", code)
             parts = code.parts[before:]
             files = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
             for file in sorted(file for file in files if "__pycache__" not in file.parts):
@@ -166,65 +170,60 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             code.problems.append(f"{str(error.filename or path)[:200]} cannot be read: {reason}")
-    places = code.modules | {one.module: Path(one.origin) for offers in code.offers.values() for one in offers}
-    unfit = [place for name, place in places.items() if not name.rpartition(".")[2].isidentifier()]
-    code.problems += [f"{place} is no name that Python can import; use letters, digits and '_'" for place in unfit]
+    files_of = code.modules | {offer.module: Path(offer.origin) for offers in code.offers.values() for offer in offers}
+    unfit = [file for name, file in files_of.items() if not name.rpartition(".")[2].isidentifier()]
+    code.problems += [f"{file} is no name that Python can import; use letters, digits and '_'" for file in unfit]
     code.state = digest.hexdigest()
     return code
 
 
-def _unusable(path: Path) -> str:
-    """Why ``path`` cannot be own code, as a sentence; empty if it can."""
-    if not path.exists():
-        return f"{path} does not exist; a path in code: is relative to the folder of the sweep file"
-    if path.is_file() and path.suffix != ".py":
-        return f"{path} is neither a folder nor a Python file"
-    return f"{path} holds fedpriv's own code, which is found without code:" if CHECKOUT.is_relative_to(path) else ""
+def _look_into(path: Path, package: str, code: OwnCode) -> None:
+    """Add to ``code`` what lies in an own file or folder; ``package`` stands for the folder if it is no package itself."""
 
+    def add_module(name: str, file: Path) -> None:
+        code.parts.append(file)
+        if (first := code.modules.setdefault(name, file)) != file:
+            code.problems.append(f"{file} and {first} are both the module {name}; rename one of them")
 
-def _look_into(path: Path, code: OwnCode) -> None:
-    """Add to ``code`` what lies in an own file or folder."""
-
-    def offer(where: str, file: Path, package: str = "") -> None:
-        numbers = [PACKAGE + where, *(f"{PACKAGE}{where}_{number}" for number in range(2, 100))]
-        package = package or next(name for name in numbers if code.modules.setdefault(name, file.parent) == file.parent)
-        code.offers[where] += (Offer(file.stem, f"{package}.{file.stem}", str(file)),)
+    def offer(slot: str, file: Path) -> None:
+        module = ".".join([package, *file.relative_to(root).with_suffix("").parts])
+        code.offers[slot] += (Offer(file.stem, module, str(file)),)
 
     single = path.is_file() or path.name in SLOT_NAMES
-    package = path.name if not single and (path / "__init__.py").is_file() else ""
-    if package:
-        _add_module(package, path, code)
+    root = path.parent if single else path
+    is_package = not single and (path / "__init__.py").is_file()
+    if is_package:
+        package = path.name
+        add_module(package, path)
+    else:
+        code.modules[package] = root
     for entry in [path] if single else sorted(path.iterdir()):
         if entry.name in SLOT_NAMES and entry.is_dir():
-            code.parts += [] if package else [entry]
+            code.parts += [] if is_package else [entry]
             for file in sorted(entry.glob("[!_]*.py")):
-                offer(SLOT_NAMES[entry.name], file, f"{package}.{entry.name}" if package else "")
-        elif not package and (entry / "__init__.py").is_file():
-            _add_module(entry.name, entry, code)
-        elif not package and entry.suffix == ".py" and not entry.is_dir():
-            slot = SLOT.search(entry.read_bytes())
-            named = slot[1].decode(errors="replace").strip("\"'") if slot else ""
-            if not slot:
-                _add_module(entry.stem, entry, code)
-            elif named in SLOT_NAMES:
-                offer(SLOT_NAMES[named], entry)
+                offer(SLOT_NAMES[entry.name], file)
+        elif is_package:
+            continue
+        elif (entry / "__init__.py").is_file():
+            add_module(entry.name, entry)
+        elif entry.suffix == ".py" and not entry.is_dir():
+            declared = SLOT.search(entry.read_bytes())
+            slot = declared[1].decode(errors="replace").strip("\"'") if declared else ""
+            if not declared:
+                add_module(entry.stem, entry)
+            elif slot in SLOT_NAMES:
+                offer(SLOT_NAMES[slot], entry)
                 code.parts.append(entry)
             else:
-                code.problems.append(f"{entry}: SLOT must be one of {', '.join(sorted(SLOT_NAMES))}, got {named!r}")
-
-
-def _add_module(name: str, place: Path, code: OwnCode) -> None:
-    code.parts.append(place)
-    if (first := code.modules.setdefault(name, place)) != place:
-        code.problems.append(f"{place} and {first} are both the module {name}; rename one of them")
+                code.problems.append(f"{entry}: SLOT must be one of {', '.join(sorted(SLOT_NAMES))}, got {slot!r}")
 
 
 def _taken_modules(code: OwnCode) -> Iterator[str]:
     """Yield own modules that have the name of a module of Python, of ours, or of an installed package."""
     for name, path in code.modules.items():
         origin = origins.of(name)
-        same = origin.file in (path.resolve(), (path / "__init__.py").resolve())  # where Python looks anyway
-        if origin.kind == "python" or (origin.file and not same):
+        same = origin.file in (path.resolve(), (path / "__init__.py").resolve())
+        if origin.kind in ("python", "fedpriv") or (origin.file and not same):  # the same: where Python looks anyway
             owner = origin.file or "Python itself"
             yield f"{path} has the name of the module {name} of {owner}; give it another name"
 
@@ -233,33 +232,34 @@ def _taken() -> Iterator[str]:
     """Yield components from outside that have the name of one of ours, or of another from outside; with both places."""
     for slot in SLOTS:
         own = own_components(slot.folder)
-        short = {name: module for module in own for name in getattr(own[module], "PRESETS", {})}
-        seen: dict[str, str] = {}
-        for one in outside.offers(slot.folder):
-            ours = own.get(one.name) or own.get(short.get(one.name, ""))
-            place = Path(str(ours.__file__)).relative_to(CHECKOUT) if ours else None
-            if other := f"{place} of fedpriv" if place else seen.get(one.name):
-                yield f"the {slot.key} component {one.name} of {one.origin} has the name of that of {other}; rename it"
-            seen[one.name] = one.origin
+        places = {name: f"{Path(str(module.__file__)).relative_to(CHECKOUT)} of fedpriv" for name, module in own.items()}
+        places |= {preset: places[name] for name, module in own.items() for preset in getattr(module, "PRESETS", ())}
+        for offer in outside.offers(slot.folder):
+            if other := places.get(offer.name):
+                yield f"the {slot.key} component {offer.name} of {offer.origin} has the name of that of {other}; rename it"
+            else:
+                places[offer.name] = offer.origin
 
 
 def _broken(code: OwnCode) -> Iterator[str]:
     """Yield own components that cannot be imported or lack what their slot requires; a file without Config is none."""
-    for folder, one in ((ROOMS[where].folder, one) for where, offers in code.offers.items() for one in offers):
-        module = components(folder).get(one.name)
-        if module is not None:
-            yield from (f"{one.origin}: {problem}" for problem in lacks(folder, module))
-        elif hasattr(sys.modules.get(one.module), "SLOT") or one.module not in sys.modules:
-            yield outside.why_not(folder, one.name) or f"{one.origin} is no component"
+    for where, offers in code.offers.items():
+        folder = ROOMS[where].folder
+        for offer in offers:
+            module = components(folder).get(offer.name)
+            if module is not None:
+                yield from (f"{offer.origin}: {problem}" for problem in _lacks(folder, module))
+            elif hasattr(sys.modules.get(offer.module), "SLOT") or offer.module not in sys.modules:
+                yield outside.why_not(folder, offer.name) or f"{offer.origin} is no component"
 
 
-def lacks(folder: str, module: ModuleType) -> Iterator[str]:
+def _lacks(folder: str, module: ModuleType) -> Iterator[str]:
     """Yield what a component, a module of the slot's package ``folder``, lacks of what its slot requires, as sentences."""
     config = getattr(module, "Config", None)
     if not (isinstance(config, type) and issubclass(config, BaseConfig)):
         yield "Config must be a class that extends datasets.components.Config"
     try:
-        missing = [one.described for one in owed(folder, module) if not hasattr(module, one.name)]
+        missing = [name.described for name in owed(folder, module) if not hasattr(module, name.name)]
     except (KeyError, TypeError):
         yield "KINDS must be a tuple of 'models', 'updates', 'replicas' and 'halves'"
         return

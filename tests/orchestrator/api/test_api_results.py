@@ -58,12 +58,6 @@ def test_tables_of_all_trials_have_the_trial_and_its_values_in_front(results: fe
     assert results.attacks.empty and list(results.attacks.columns) == ["trial", *SWEEP]
 
 
-def test_tables_are_copies(results: fedpriv.Results) -> None:
-    frame = results.rounds
-    frame["accuracy"] = 0.0
-    assert results.rounds["accuracy"].max() > 0
-
-
 def test_the_summary_has_the_means_and_intervals_of_the_reports(results: fedpriv.Results) -> None:
     line = results.summary.iloc[0]
     own = results.trials.query("`clustering.name` == 'ifca' and `data.split.minority_ratio` == 0.1")
@@ -84,8 +78,8 @@ def test_what_a_reader_sees(results: fedpriv.Results) -> None:
 def test_a_latex_table_has_a_line_for_each_setting(results: fedpriv.Results) -> None:
     text = results.to_latex(["accuracy", "violations"], caption="Both", label="tab:both")
     assert r"\toprule" in text and r"\label{tab:both}" in text
-    assert text.count(r" \pm ") >= 6 and text.count("IFCA-MIR") == 2
-    assert "$" in text and "±" not in text and "_" not in text
+    assert text.count(r" $\pm$ ") >= 6 and text.count("IFCA-MIR") == 2
+    assert "±" not in text and "_" not in text
     with pytest.raises(fedpriv.ConfigError, match="metrics: grid has no metric 'acuracy'. Did you mean 'accuracy'"):
         results.to_latex(["acuracy"])
 
@@ -95,8 +89,6 @@ def test_figures_are_those_of_the_report(results: fedpriv.Results) -> None:
     assert "violations" in results.figures and figure._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(fedpriv.ConfigError, match="no figure 'violation'. Did you mean 'violations'"):
         results.figure("violation")
-    with pytest.raises(fedpriv.ConfigError, match="grid has no data for the figure 'noise'"):
-        results.figure("noise")
 
 
 def test_a_comparison_pairs_settings_on_the_same_data_by_seed(tmp_path: Path) -> None:
@@ -128,42 +120,30 @@ def test_a_comparison_of_other_data_is_side_by_side_only(results: fedpriv.Result
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "pairs"),
+    ("mine", "theirs", "hashes", "pairs"),
     [
-        ({"split_seed": 7}, {"split_seed": 8}, None),
-        ({"split_seed": None}, {"split_seed": 1}, 1),  # the trial with seed 1 is on partition 1, too
-        ({"split_seed": 7}, {}, None),
-        ({"split_seed": 7}, {"split_seed": 7}, 3),
-        ({}, {"split_seed": None}, 3),
+        ({"split_seed": 7}, {"split_seed": 8}, None, None),
+        ({"split_seed": None}, {"split_seed": 1}, None, 1),  # the trial with seed 1 is on partition 1, too
+        ({"split_seed": 7}, {"split_seed": 7}, None, 3),
+        ({}, {}, (("aa", "aa", None), ("aa", "bb", "bb")), 2),  # of the second pair, both are known and differ
     ],
 )
-def test_only_runs_on_the_same_deal_are_pairs(
-    tmp_path: Path, mine: dict[str, Any], theirs: dict[str, Any], pairs: int | None
+def test_only_runs_on_the_same_partition_of_the_same_data_are_pairs(
+    tmp_path: Path, mine: dict[str, Any], theirs: dict[str, Any], hashes: Any, pairs: int | None
 ) -> None:
-    one, other = (
-        write_sweep(tmp_path / name, {"clustering.name": [kind], "seed": [0, 1, 2]})
-        for name, kind in (("one", "ifca"), ("other", "none"))
-    )
-    for folder, fields in ((one, mine), (other, theirs)):
-        for path in folder.glob("trials/*/config.yaml"):
-            config = yaml.safe_load(path.read_text())
-            path.write_text(yaml.safe_dump(config | {"data": config["data"] | fields}))
-            seal(path.parent)
-    table = fedpriv.load(one).compare(fedpriv.load(other), ["accuracy"])
+    loaded = []
+    for i, (kind, fields) in enumerate((("ifca", mine), ("none", theirs))):
+        folder = write_sweep(tmp_path / str(i), {"clustering.name": [kind], "seed": [0, 1, 2]})
+        for place, path in enumerate(sorted(folder.glob("trials/*"))):
+            facts = read_manifest(path).facts
+            config = yaml.safe_load((path / "config.yaml").read_text())
+            (path / "config.yaml").write_text(yaml.safe_dump(config | {"data": config["data"] | fields}))
+            origin = {"origin": {"data": hashes[i][place]}} if hashes else {}
+            seal(path, facts | origin)
+        loaded.append(fedpriv.load(folder))
+    table = loaded[0].compare(loaded[1], ["accuracy"])
     assert ("pairs" in table) == (pairs is not None)
     assert pairs is None or table.iloc[1]["pairs"] == pairs
-
-
-def test_runs_that_loaded_other_data_are_no_pairs(tmp_path: Path) -> None:
-    one, other = (
-        write_sweep(tmp_path / name, {"clustering.name": [kind], "seed": [0, 1, 2]})
-        for name, kind in (("one", "ifca"), ("other", "none"))
-    )
-    for folder, hashes in ((one, ("aa", "aa", None)), (other, ("aa", "bb", "bb"))):
-        for path, found in zip(sorted(folder.glob("trials/*")), hashes, strict=True):
-            seal(path, {**read_manifest(path).facts, "origin": {"data": found}})
-    table = fedpriv.load(one).compare(fedpriv.load(other), ["accuracy"])
-    assert table.iloc[1]["pairs"] == 2  # of the second pair, both are known and differ
 
 
 def test_a_setting_is_paired_with_the_one_that_agrees_in_what_both_vary(

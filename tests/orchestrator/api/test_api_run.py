@@ -81,16 +81,15 @@ def test_values_that_no_file_can_hold_are_refused_by_key(tmp_path: Path, tiny: d
     with pytest.raises(fedpriv.ConfigError) as refusal:
         fedpriv.run(tiny, results=tmp_path)
     text = str(refusal.value)
-    assert "<dict>: base.training.lr: must be a finite number, got nan" in text
-    assert "<dict>: base.training.optimizer: must be a text, number, list or dict, got object" in text
-    assert "<dict>: base.3: a key must be a text, got 3" in text
+    assert "<dict>: base.training.lr: must be finite" in text
+    assert "<dict>: base.training.optimizer: the tag !object is not allowed" in text
+    assert "<dict>: base: a key must be a text, got 3" in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ({"sweep": 3}, "sweep: must be the path of a sweep file or a dict, got 3"),
-        ({"sweep": "absent.yaml"}, "absent.yaml"),
         ({"sweep": TINY, "set": ["base.rounds=1"]}, "set: must be a dict such as"),
         (
             {"sweep": TINY, "set": {"base.rounds": {1, 2}}},
@@ -120,14 +119,6 @@ def test_an_interrupted_run_raises_and_a_failed_one_returns_what_there_is(
     assert len(fedpriv.run(tiny, results=tmp_path).trials) == 2
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(
-    tmp_path: Path, tiny: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert fedpriv.run(tiny, results=tmp_path / "results", dry_run=True) is None
-    assert "2 trials" in capsys.readouterr().out
-    assert not (tmp_path / "results").exists()
-
-
 def test_changed_trials_and_models_are_asked_for_as_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: dict[str, Any]
 ) -> None:
@@ -144,12 +135,6 @@ def test_changed_trials_and_models_are_asked_for_as_with_the_command(
     assert asked == [(True, True, True), (False, False, False)]
 
 
-def test_a_new_store_is_refused_where_a_server_is_named(tmp_path: Path, tiny: dict[str, Any]) -> None:
-    with pytest.raises(fedpriv.ConfigError, match="new_store: is for the store beside the results"):
-        fedpriv.run(tiny, results=tmp_path, new_store=True, tracking_uri="http://127.0.0.1:9")
-    assert not list(tmp_path.iterdir())
-
-
 def test_changed_trials_are_run_again_on_demand(
     tmp_path: Path, tiny: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,15 +144,20 @@ def test_changed_trials_are_run_again_on_demand(
     for path in tmp_path.glob("tiny/trials/*"):
         facts = read_manifest(path).facts
         seal(path, {**facts, "origin": {**facts["origin"], "code": "other"}})
-    fedpriv.run(tiny, results=tmp_path, dry_run=True)
+    assert fedpriv.run(tiny, results=tmp_path, dry_run=True) is None
     said = " ".join(capsys.readouterr().out.split())
     assert "their results stand; --repeat-changed runs them again" in said
     fedpriv.run(tiny, results=tmp_path, dry_run=True, repeat_changed=True)
     assert "2 of 2 trials ran with other code and run again" in capsys.readouterr().out
 
 
-def test_a_search_cannot_be_repeated_and_the_argument_is_named(tmp_path: Path, tiny: dict[str, Any]) -> None:
+def test_options_that_cannot_be_used_are_refused_by_the_names_of_the_arguments(
+    tmp_path: Path, tiny: dict[str, Any]
+) -> None:
+    with pytest.raises(fedpriv.ConfigError, match="new_store: is for the store beside the results"):
+        fedpriv.run(tiny, results=tmp_path, new_store=True, tracking_uri="http://127.0.0.1:9")
     tiny |= {"sweep": {"training.lr": {"loguniform": [0.01, 0.1]}}, "samples": 2}
     tiny |= {"tune": {"metric": "accuracy", "mode": "max", "search": "optuna"}}
     with pytest.raises(fedpriv.ConfigError, match="repeat_changed: a search draws its trials from earlier results"):
         fedpriv.run(tiny, results=tmp_path, dry_run=True, repeat_changed=True)
+    assert not list(tmp_path.iterdir())

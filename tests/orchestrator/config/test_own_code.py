@@ -62,7 +62,7 @@ def test_components_in_folders_named_like_slots_fill_the_slots(beside):
     (run,) = load_sweep(beside).runs
     assert run.aggregation.module.LABEL == "scaled mean"
     assert run.aggregation.config.scale == 0.25
-    assert run.attacks[0].module.observe.__module__ == "fedpriv_own_attacks.norms"
+    assert run.attacks[0].module.observe.__module__ == "fedpriv_own_0.attacks.norms"
     assert listing("scaled").startswith(
         f"aggregation: scaled\n  from {beside.parent}/code/aggregation/scaled.py\n  Mean of the updates, scaled."
     )
@@ -188,9 +188,9 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(beside, tmp_path, name, c
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
-        ("nowhere", "nowhere does not exist; a path in code: is relative to the folder of the sweep file"),
-        ("sweep.yaml", "sweep.yaml is neither a folder nor a Python file"),
-        (str(ROOT), "holds fedpriv's own code, which is found without code:"),
+        ("nowhere", "nowhere is no folder and no Python file; a path in code: is relative to the folder of the sweep file"),
+        ("sweep.yaml", "sweep.yaml is no folder and no Python file"),
+        (str(ROOT), "has the name of the module algorithms"),
         (str(ROOT / "attacks"), "attacks/sia.py of fedpriv; rename it"),
         ("3", "must be a valid string or a valid array, got 3"),
     ],
@@ -230,9 +230,9 @@ def test_each_of_two_folders_of_a_slot_has_its_own_helpers(beside, tmp_path):
     found = [one.module.norms(rows).sum() > 0 for one in load_sweep(beside).runs[0].attacks]
     assert found == [True, False, False], "a file that says its slot has the helpers beside it"
     assert [one.module.observe.__module__ for one in load_sweep(beside).runs[0].attacks] == [
-        "fedpriv_own_attacks.norms",
-        "fedpriv_own_attacks_2.others",
-        "fedpriv_own_attacks_3.third",
+        "fedpriv_own_0.attacks.norms",
+        "fedpriv_own_1.attacks.others",
+        "fedpriv_own_1.third",
     ]
 
 
