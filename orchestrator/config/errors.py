@@ -121,13 +121,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
     sought = name[:200].lower().replace("-", "_")
     near = []
     for place in (place for place, names in PLACES.items() if sought in names.split()):
-        head, last = place.split(".")[0], place.split(".")[-1]  # "base" is known at the top of the file
-        ways = ((last, plain.get(last, "")), (head, place), ("base", f"base.{place}"))
-        near += [meant for needed, meant in ways if needed in plain and meant not in ("", sought)][:1]
+        head, last = place.split(".")[0], place.split(".")[-1]
+        meant = {last: plain.get(last, last), head: place, "base": f"base.{place}"}  # base: at the top of the file
+        near += [meant[step] for step in meant if step in plain][:1]
+    near += [plain[other] for other in difflib.get_close_matches(sought, plain, n=1)]
     # get_close_matches misses a name that is only a part of a long one.
-    near = near or [plain[other] for other in difflib.get_close_matches(sought, plain, n=1)]
-    near = near or [
-        other for other in plain.values() if len(sought) > 2 and sought in (other[: len(sought)], other[-len(sought) :])
+    near += [
+        plain[other] for other in plain if len(sought) > 2 and (other.startswith(sought) or other.endswith(sought))
     ]
     return f"Did you mean {near[0]!r}?" if near else ""
 
@@ -160,12 +160,10 @@ def validate(
 def translate(error: ValidationError, fields: Any, known: Iterable[str] = ()) -> list[ConfigProblem]:
     """pydantic's errors about ``fields`` as problems, one for each key: what each of a field's types allows, and the value."""
     problems: dict[Key, ConfigProblem] = {}
-    allowed: dict[Key, list[str]] = {}  # by key, what follows "must be"
+    allowed: dict[Key, list[str]] = {}  # by key, what follows "must"
     for detail in error.errors(include_url=False):
         kind, context = detail["type"], detail.get("ctx", {})
         key, value = _reached(detail["loc"], fields)
-        words = re.sub(r"^Input should be ", "", detail["msg"])
-        sentence = re.sub(r"^\w+ should", "must", words) + f", got {format_value(value)}"
         if kind == "extra_forbidden":
             sentence = unknown_name("unknown key", str(key[-1]), known)
         elif kind == "union_tag_invalid":
@@ -175,11 +173,12 @@ def translate(error: ValidationError, fields: Any, known: Iterable[str] = ()) ->
             key, sentence = key if len(key) == len(detail["loc"]) else (*key, detail["loc"][-1]), "is missing"
         elif "error" in context:  # of a validator of ours
             sentence = str(context["error"])
-        elif words != detail["msg"]:
-            kinds = allowed.setdefault(key, [])
-            kinds.append(words)
-            near = suggest(value, re.findall("'([^']+)'", " ".join(kinds))) if isinstance(value, str) else ""
-            sentence = f"must be {' or '.join(kinds)}, got {format_value(value)}{near and '. '}{near}"
+        else:
+            ways = allowed.setdefault(key, [])
+            ways.append(re.sub(r"^.* should ", "", detail["msg"]))
+            sentence = f"must {' or '.join(ways)}, got {format_value(value)}".replace(" or be ", " or ")
+            near = suggest(value, re.findall("'([^']+)'", " ".join(ways))) if isinstance(value, str) else ""
+            sentence += near and f". {near}"
             problems.pop(key, None)
         problems.setdefault(key, ConfigProblem(sentence, key, misnamed=kind == "extra_forbidden"))
     return list(problems.values())

@@ -1,6 +1,9 @@
-"""What ``fedpriv list`` shows: components by slot, the fields of one of them or of a part of a sweep file, as data and text.
+"""What ``fedpriv list`` shows of components, their fields and the parts of a sweep file: as text, JSON and a JSON schema.
 
-A field is described by pydantic's own JSON schema, with the conditions under which it is read.
+A field is described by pydantic's own JSON schema, with the conditions under which it is read. The schema of a sweep file
+(draft 2020-12), with which editors complete and check, is made of the same, so a new component is in it. A slot takes a
+component's name and the fields of all its components; what is found by looking at several fields at once only the loader
+checks. Where there is own code (``code`` at the top of the file), its components and fields are not known here.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from algorithms.core.configs import CurvatureConfig
 from datasets.components import Config, components, presets, readable
 from datasets.outside import broken, offers, why_not
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
-from orchestrator.config.search_space import WORDS
+from orchestrator.config.search_space import GRID, WORDS
 from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.sweep_file import Header, Resources
 from orchestrator.config.tune_section import KINDS, Tune
+
+Schema = dict[str, Any]
 
 # Parts of a sweep file that are no components: their headline and the models whose fields they have, by key.
 PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
@@ -36,14 +41,16 @@ PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
     ),
 }
 TYPES = {"string": "text", "boolean": "true or false", "object": "map", "array": "list"}
-SIGNS = {
-    "minimum": ">=",
-    "exclusiveMinimum": ">",
-    "maximum": "<=",
-    "exclusiveMaximum": "<",
-    "multipleOf": "in steps of",
+LIMITS = {
+    "minimum": ">= {:.12g}",
+    "exclusiveMinimum": "> {:.12g}",
+    "maximum": "<= {:.12g}",
+    "exclusiveMaximum": "< {:.12g}",
+    "multipleOf": "in steps of {:.12g}",
+    "minItems": "of at least {}",
+    "maxItems": "of at most {}",
 }
-SIZES = {"minItems": "at least", "maxItems": "at most"}
+DOTTED: Schema = {"type": "string", "pattern": ":", "description": "a callable by its dotted path, package.module:name"}
 
 
 def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
@@ -63,13 +70,13 @@ def fields(model: type[Config]) -> dict[str, dict[str, Any]]:
 def _inlined(part: Any, whole: Mapping[str, Any]) -> Any:
     """A part of a JSON schema with what it refers to in place; a JsonValue, which refers to itself, allows anything."""
     if isinstance(part, list):
-        return [_inlined(one, whole) for one in part]
+        return [_inlined(entry, whole) for entry in part]
     if not isinstance(part, dict):
         return part
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
         return {} if name == "JsonValue" else _inlined(whole["$defs"][name], whole)
-    return {key: _inlined(one, whole) for key, one in part.items() if key != "discriminator"}
+    return {key: _inlined(entry, whole) for key, entry in part.items() if key != "discriminator"}
 
 
 def describe(part: Mapping[str, Any]) -> str:
@@ -78,18 +85,16 @@ def describe(part: Mapping[str, Any]) -> str:
     >>> describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
     "number > 0 <= 1 or 'auto'"
     """
-    if "anyOf" in part or "oneOf" in part:
-        return " or ".join(filter(None, map(describe, part.get("anyOf") or part["oneOf"])))
-    if "const" in part:
-        return format_value(part["const"])
-    if "enum" in part:
-        return " or ".join(map(format_value, part["enum"]))
+    if ways := part.get("anyOf") or part.get("oneOf"):
+        return " or ".join(filter(None, map(describe, ways)))
+    if values := part.get("enum") or ([part["const"]] if "const" in part else []):
+        return " or ".join(map(format_value, values))
     if "properties" in part:
         return f"a map of {', '.join(part['properties'])}"
-    words = [TYPES.get(str(part.get("type")), str(part.get("type", "")))]
-    words += [f"{sign} {part[key]:.12g}" for key, sign in SIGNS.items() if key in part]
-    words += [f"of {size} {part[key]}" for key, size in SIZES.items() if part.get(key) and "prefixItems" not in part]
     entries = part.get("prefixItems") or [part.get("items") or {}]
+    limits = {key: part[key] for key in LIMITS if key in part and not (key.endswith("Items") and "prefixItems" in part)}
+    words = [TYPES.get(str(part.get("type")), str(part.get("type", "")))]
+    words += [LIMITS[key].format(limit) for key, limit in limits.items() if limit or not key.endswith("Items")]
     words.append(f"({', '.join(map(describe, entries))})" if any(entries) else "")
     return " ".join(filter(None, words))
 
@@ -106,7 +111,7 @@ def named_components(name: str, command: str) -> list[tuple[Slot, str]]:
     named += [(slot, presets(slot.folder)[bare][0]) for slot in slots if bare in presets(slot.folder)]
     if named:
         return named
-    known = {one for slot in SLOTS for one in (*components(slot.folder), *presets(slot.folder))} | set(PARTS)
+    known = {other for slot in SLOTS for other in (*components(slot.folder), *presets(slot.folder))} | set(PARTS)
     reasons = [why for slot in SLOTS if (why := why_not(slot.folder, bare))]
     sentences = reasons or [unknown_name(f"unknown component {format_value(name)}", bare, known)]
     raise ConfigError([ConfigProblem(sentence, file=command) for sentence in sentences])
@@ -127,7 +132,8 @@ def as_data(name: str | None = None) -> dict[str, Any]:
         return {"slots": {}, "parts": parts}
     if name:
         named = named_components(name, "list")
-        return {"slots": {slot.key: _slot(slot, [one]) | {"broken": {}} for slot, one in named}, "parts": parts}
+        slots = {slot.key: _slot(slot, [component]) | {"broken": {}} for slot, component in named}
+        return {"slots": slots, "parts": parts}
     return {"slots": {slot.key: _slot(slot, components(slot.folder)) for slot in SLOTS}, "parts": parts, "sweep": WORDS}
 
 
@@ -174,17 +180,20 @@ def listing(name: str | None) -> str:
         return "\n".join(lines)
     for key, slot in data["slots"].items():
         shown = {}
-        for component, one in slot["components"].items():
+        for component, entry in slot["components"].items():
+            origin = f"from {entry['origin']}" if entry["origin"] else ""
+            shown[component] = entry["headline"] + (origin and f"  [{origin}]")
             if name:
-                origin = [f"  from {one['origin']}"] if one["origin"] else []
-                lines = [f"{key}: {component}", *origin, textwrap.indent(one["description"], "  "), "", "  fields"]
-                texts.append("\n".join([*lines, *(_lines(one["fields"]) or ["    none"])]))
-            shown[component] = one["headline"] + (f"  [from {one['origin']}]" if one["origin"] else "")
+                head = [f"{key}: {component}", *([f"  {origin}"] if origin else [])]
+                described = _lines(entry["fields"]) or ["    none"]
+                texts.append(
+                    "\n".join([*head, textwrap.indent(entry["description"], "  "), "", "  fields", *described])
+                )
         for short, preset in slot["presets"].items():
             values = ", ".join(f"{field}: {value}" for field, value in preset["fields"].items())
             shown[short] = f"{preset['label']}: {preset['component']} with {values}"
         shown |= slot["broken"]
-        texts += [] if name else ["\n".join([key, *(f"  {one:16} {shown[one]}" for one in sorted(shown))])]
+        texts += [] if name else ["\n".join([key, *(f"  {other:16} {shown[other]}" for other in sorted(shown))])]
     if not name:
         parts = f"fedpriv list {' | '.join(PARTS)}   shows the fields that belong to no component"
         texts.append(f"fedpriv list NAME   shows the fields of a component\n{parts}")
@@ -196,6 +205,62 @@ def _lines(described: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, field in described.items():
         default = "required" if "required" in field else f"default {format_value(field.get('default'))}"
-        notes = [describe(field) or "any", default, *(f"only if {one}" for one in field.get("only_if", ()))]
+        notes = [describe(field) or "any", default, *(f"only if {condition}" for condition in field.get("only_if", ()))]
         lines.append(f"    {name:22} {field.get('description', '')}  [{'; '.join(notes)}]")
     return lines
+
+
+def sweep_schema() -> Schema:
+    """The JSON schema of a whole sweep file, as plain JSON values."""
+    outer = [slot for slot in SLOTS if len(slot.path) == 1]
+    slots = {slot.key: {"type": "array", "items": _filled(slot)} if slot.many else _filled(slot) for slot in outer}
+    base = _properties(RunFields) | {"curvature": _map(_properties(CurvatureConfig))} | {slot: {} for slot in slots}
+    words: Schema = {word: {"type": "array", "minItems": 1, "description": text} for word, text in WORDS.items()}
+    words[GRID]["uniqueItems"] = True
+    named = {kind: {"anyOf": [{"enum": [*models, None]}, _properties(Tune)[kind]]} for kind, models in KINDS.items()}
+    sections = {
+        "code": {"description": "a file or folder with components of your own, or a list of them"},
+        "base": _map(base),
+        "sweep": {
+            "type": ["object", "null"],
+            "additionalProperties": _map(words) | {"minProperties": 1, "maxProperties": 1},
+            "description": "dotted keys inside base, such as training.lr: {grid_search: [0.1, 0.2]}",
+        },
+        "tune": _map(_properties(Tune) | named) | {"type": ["object", "null"]},
+        "resources": _map(_properties(Resources)) | {"type": ["object", "null"]},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "fedpriv sweep file",
+        **_map(_properties(Header) | sections),
+        "required": ["name", "base"],
+        "if": {"required": ["code"]},
+        "else": {"properties": {"base": {"properties": slots}}},
+    }
+
+
+def _map(properties: Schema) -> Schema:
+    """A map with these keys and no others. None is required, as the sweep may set it."""
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _properties(model: type[Config]) -> Schema:
+    """The fields of a model as JSON Schema says it: conditions become part of the description."""
+    properties = {}
+    for name, field in fields(model).items():
+        notes = [field.pop("description", ""), *(f"only if {condition}" for condition in field.pop("only_if", ()))]
+        field.pop("required", None)
+        properties[name] = field | {"description": "; ".join(filter(None, notes))}
+    return properties
+
+
+def _filled(slot: Slot) -> Schema:
+    """What may fill ``slot``: a component's name, or a map with the name and with fields of its components."""
+    names: list[Schema] = [{"enum": sorted((*components(slot.folder), *presets(slot.folder)))}, DOTTED]
+    ways: dict[str, list[Schema]] = {}
+    for component, module in components(slot.folder).items():
+        for field, schema in _properties(module.Config).items():
+            ways.setdefault(field, []).append(schema | {"description": f"{component}: {schema['description']}"})
+    inner = {other.field: _filled(other) for other in SLOTS if other.path[:-1] == slot.path}
+    known = {field: every[0] if len(every) == 1 else {"anyOf": every} for field, every in ways.items()}
+    return {"anyOf": [*names, _map({"name": {"anyOf": names}, **inner, **known})]}

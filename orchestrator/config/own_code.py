@@ -232,7 +232,9 @@ def _taken() -> Iterator[str]:
     """Yield components from outside that have the name of one of ours, or of another from outside; with both places."""
     for slot in SLOTS:
         own = own_components(slot.folder)
-        places = {name: f"{Path(str(module.__file__)).relative_to(CHECKOUT)} of fedpriv" for name, module in own.items()}
+        places = {
+            name: f"{Path(str(module.__file__)).relative_to(CHECKOUT)} of fedpriv" for name, module in own.items()
+        }
         places |= {preset: places[name] for name, module in own.items() for preset in getattr(module, "PRESETS", ())}
         for offer in outside.offers(slot.folder):
             if other := places.get(offer.name):

@@ -17,11 +17,6 @@ from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown
 
 GRID = "grid_search"
 MOST_TRIALS = 3000  # each is checked, which takes about a millisecond
-MOST_CHOICES = 2000  # of a search, each of which is checked
-
-
-def _loguniform(rng: Any, low: float, high: float) -> float:
-    return float(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
 def _rounded(value: float, step: float) -> float:
@@ -33,7 +28,10 @@ def _rounded(value: float, step: float) -> float:
 RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
     "choice": (None, "[value, value, ...]"),
     "uniform": (lambda rng, low, high: float(rng.uniform(low, high)), "[low, high]"),
-    "loguniform": (_loguniform, "[low, high] with 0 < low"),
+    "loguniform": (
+        lambda rng, low, high: float(math.exp(rng.uniform(math.log(low), math.log(high)))),
+        "[low, high] with 0 < low",
+    ),
     "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high], integers, high itself is not drawn"),
     "quniform": (lambda rng, low, high, step: _rounded(rng.uniform(low, high), step), "[low, high, step]"),
 }
@@ -167,16 +165,11 @@ def search_problems(swept: list[Axis]) -> list[ConfigProblem]:
     if not swept:
         return [ConfigProblem(f"has nothing to draw: no swept key uses one of {', '.join(RANDOM)}", ("tune", "search"))]
     sentence = f"a search draws every swept key: write choice (or {', '.join(list(RANDOM)[1:])}) instead of {GRID}"
-    many = f"may have {MOST_CHOICES} values in a search"
-    return [
-        ConfigProblem(sentence if axis.word == GRID else many, ("sweep", axis.key, axis.word))
-        for axis in swept
-        if axis.word == GRID or (axis.word == "choice" and len(axis.arguments) > MOST_CHOICES)
-    ]
+    return [ConfigProblem(sentence, ("sweep", axis.key, axis.word)) for axis in swept if axis.word == GRID]
 
 
 def corners(swept: list[Axis]) -> list[Point]:
     """Points for checking a search space: each end or choice of one axis in turn, with the other axes at their first value."""
-    ends = {axis.key: axis.choices()[:MOST_CHOICES] for axis in swept}
+    ends = {axis.key: axis.choices() for axis in swept}
     first = {key: choices[0] for key, choices in ends.items()}
     return [first, *({**first, key: choice} for key, choices in ends.items() for choice in choices[1:])]

@@ -16,12 +16,7 @@ from attacks.interfaces import Attack, HalvesAttack, ModelAttack, ReplicaAttack,
 from datasets.components import Component, Config
 from orchestrator.config.errors import Key
 
-ATTACK_KINDS: dict[str, type] = {
-    "models": ModelAttack,
-    "updates": UpdateAttack,
-    "replicas": ReplicaAttack,
-    "halves": HalvesAttack,
-}
+ATTACKS = {"models": ModelAttack, "updates": UpdateAttack, "replicas": ReplicaAttack, "halves": HalvesAttack}
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,7 @@ def replace_component(run: Run, key: Key, component: Component[Any, Any]) -> Run
     """A copy of the run with ``component`` at ``key``."""
     field, filled = str(key[-1]), cast(Any, component)
     if key[0] == "attacks":
-        field, filled = "attacks", tuple(component if i == key[1] else one for i, one in enumerate(run.attacks))
+        field, filled = "attacks", tuple(component if i == key[1] else other for i, other in enumerate(run.attacks))
     return replace(run, **{field: filled})
 
 
@@ -143,7 +138,7 @@ class Declared:
 def contracts(folder: str, module: Any) -> tuple[type, ...]:
     """The contracts of the slot in package ``folder`` that apply to a component; for an attack those of its kinds."""
     if folder == "attacks":
-        return (Attack, *(ATTACK_KINDS[kind] for kind in getattr(module, "KINDS", ())))
+        return (Attack, *(ATTACKS[kind] for kind in getattr(module, "KINDS", ())))
     listed: tuple[type, ...] = importlib.import_module(folder).CONTRACTS
     return listed
 
@@ -152,20 +147,15 @@ def declared(folder: str, module: Any) -> list[Declared]:
     """All that a component may have, each once; what is ``owed`` it must have."""
     names: dict[str, Declared] = {}
     for contract in contracts(folder, module):
-        seen: set[str] = set()
-        for base in contract.__mro__:
-            functions = {name: it.__func__ for name, it in vars(base).items() if isinstance(it, staticmethod)}
-            constants = {} if base is object else inspect.get_annotations(base)
-            for name in (*functions, *constants):
-                if name.startswith("_") or name in seen:
-                    continue
-                seen.add(name)
-                owed = getattr(functions.get(name), "__isabstractmethod__", False) or name not in vars(base)
-                if owed or name not in names:
-                    names[name] = Declared(base, name, owed, name in functions)
+        mentioned = [name for base in contract.__mro__ for name in (*vars(base), *inspect.get_annotations(base))]
+        for name in dict.fromkeys(name for name in mentioned if not name.startswith("_")):
+            value = getattr(contract, name, None)
+            owed = not hasattr(contract, name) or getattr(value, "__isabstractmethod__", False)
+            if owed or name not in names:
+                names[name] = Declared(contract, name, owed, inspect.isfunction(value))
     return list(names.values())
 
 
 def owed(folder: str, module: Any) -> list[Declared]:
     """What a component must have."""
-    return [one for one in declared(folder, module) if one.owed]
+    return [name for name in declared(folder, module) if name.owed]

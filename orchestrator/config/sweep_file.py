@@ -142,7 +142,7 @@ class Space:
             return None, problems
         written = run.to_dict() if self.names else None
         absent = {key for key in point if written and value_at(written, keys[key], MISSING) is MISSING}
-        return (run, {key: None if key in absent else one.value for key, one in point.items()}), problems
+        return (run, {key: None if key in absent else choice.value for key, choice in point.items()}), problems
 
     def _origin(self, problem: ConfigProblem, point: Point, keys: Mapping[str, Key]) -> Key:
         """The key in the file of the part of a trial that ``problem`` is about; ``keys`` are those of the swept values."""
@@ -167,12 +167,13 @@ class Space:
             trials += [trial] if trial else []
             for problem in dict.fromkeys(wrong):
                 where.setdefault(problem, []).append(point)
+        fields = {problem: problem.key[: 2 if problem.key[0] == "sweep" else None] for problem in where}
         unread: Counter[Key] = Counter()
         for problem, at in where.items():
-            unread[_field(problem)] += problem.unread * len(at)
+            unread[fields[problem]] += problem.unread * len(at)
         problems = []
         for problem, at in where.items():
-            if problem.unread and unread[_field(problem)] < len(spanned):
+            if problem.unread and unread[fields[problem]] < len(spanned):
                 continue
             if problem.key[0] == "base" and len(at) < len(spanned):
                 first = ", ".join(f"{key}: {format_value(choice.value)}" for key, choice in at[0].items())
@@ -180,10 +181,6 @@ class Space:
                 problem = replace(problem, sentence=sentence)
             problems.append(problem)
         return trials, problems
-
-
-def _field(problem: ConfigProblem) -> Key:
-    return problem.key[:2] if problem.key[0] == "sweep" else problem.key
 
 
 @dataclass(frozen=True)
@@ -249,13 +246,12 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
     top = {key: value for key, value in tree.items() if key not in SECTIONS and key not in IN_BASE}
     header, problems = validate(Header, top, known=(*SECTIONS, *Header.model_fields))
     problems += [ConfigProblem(f"belongs in base: write {IN_BASE[key]}", (key,)) for key in tree if key in IN_BASE]
-    data_root, wrong = _data_root(header)
     section = tree.get("resources")
     resources, unusable = validate(Resources, {} if section is None else section)
     code = own_paths(path.parent, header.code) if header else ()
     foreign = [ConfigProblem(sentence, ("code",)) for sentence in install(code)]
     tune, untuned = parse_tune(tree.get("tune"))
-    problems += [*wrong, *(problem.under("resources") for problem in unusable), *foreign, *untuned]
+    problems += [*(problem.under("resources") for problem in unusable), *foreign, *untuned]
     trials, space = list[Trial](), None
     if not foreign:  # or every component of it is unknown
         trials, space, wrong = _trials(tree, header.samples if header else None, tune)
@@ -264,11 +260,12 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
         placed = [document.place(problem) for problem in problems]
         raise ConfigError(sorted(placed, key=lambda problem: (problem.file != document.file, problem.line or 0)))
     runs, values = zip(*trials, strict=True)
+    data_root = os.path.expanduser(header.data_root or os.environ.get(DATA_VARIABLE) or DATA_ROOT)
     return Sweep(
         name=header.name,
         path=path,
         text=text,
-        data_root=data_root,
+        data_root=Path(data_root).absolute(),  # workers start in other folders
         resources=resources,
         runs=runs,
         swept=tuple(tree.get("sweep") or ()),
@@ -280,19 +277,6 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
         document=document,
         code=code,
     )
-
-
-def _data_root(header: Header | None) -> tuple[Path, list[ConfigProblem]]:
-    """The folder of the data sets, made absolute because workers start in other folders."""
-    named = header.data_root if header else None
-    path = named or os.environ.get(DATA_VARIABLE) or DATA_ROOT
-    try:
-        return Path(path).expanduser().absolute(), []
-    except RuntimeError as error:
-        sentence = f"is not a usable folder: {error}, got {format_value(path)}"
-        return Path(), [
-            ConfigProblem(sentence, ("data_root",)) if named else ConfigProblem(sentence, (), DATA_VARIABLE)
-        ]
 
 
 def _trials(
@@ -313,26 +297,21 @@ def _trials(
     trials, faults = space.trials(spanned)
     # What is swept by an axis that cannot be read is unknown, so nothing is said of that part of base.
     unknown = {key.partition(".")[0] for key in section} - {axis.key.partition(".")[0] for axis in swept}
-    problems += wrong + [one for one in faults if not (one.key[0] == "base" and unknown.intersection(one.key[1:2]))]
+    problems += wrong + [
+        fault for fault in faults if not (fault.key[0] == "base" and unknown.intersection(fault.key[1:2]))
+    ]
     if not problems:
-        problems += [] if searched else repeated_trials(trials)
         problems += tune_problems(tune, [run for run, _ in trials]) if tune else []
+        first: dict[str, dict[str, Any]] = {}  # the values of the first trial with an id
+        pairs = [] if searched else [(first.setdefault(trial_id(run), values), values) for run, values in trials]
+        if repeated := [(before, values) for before, values in pairs if before is not values]:
+            sentence = (
+                f"{len(repeated)} of {len(trials)} trials repeat another trial: {format_value(repeated[0][0])} is the same "
+                f"run as {format_value(repeated[0][1])}. If only some components have a field, sweep it together with its "
+                "component: clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
+            )
+            problems.append(ConfigProblem(sentence, ("sweep",)))
     return trials, space, problems
-
-
-def repeated_trials(trials: Sequence[Trial]) -> list[ConfigProblem]:
-    """The problem of trials that are equal runs although their swept values differ."""
-    first: dict[str, dict[str, Any]] = {}
-    pairs = [(first.setdefault(trial_id(run), values), values) for run, values in trials]
-    twins = [(before, values) for before, values in pairs if before is not values]
-    if not twins:
-        return []
-    sentence = (
-        f"{len(twins)} of {len(trials)} trials repeat another trial: {format_value(twins[0][0])} is the same run as "
-        f"{format_value(twins[0][1])}. If only some components have a field, sweep it together with its component: "
-        "clustering: {grid_search: [none, {name: ifca, clusters: 2}]}"
-    )
-    return [ConfigProblem(sentence, ("sweep",))]
 
 
 def resolved_trials(sweep: Sweep) -> str:

@@ -1,4 +1,4 @@
-"""What a component must do: in a run of two rounds, and by itself.
+"""What a component must do: in a run of two rounds, and by itself; a data set and a split with their examples.
 
 Every check is a function that yields problems, as sentences. An exception of the component is a problem, too, and is
 left to the caller (`orchestrator.conformance.suite`).
@@ -7,6 +7,7 @@ left to the caller (`orchestrator.conformance.suite`).
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,96 +17,100 @@ from typing import Any
 import numpy as np
 
 from algorithms.core.layout import Layout
-from algorithms.core.messages import ClientUpdates, reweight
+from algorithms.core.messages import ClientUpdates, Floats, reweight
 from algorithms.core.noise import Normals, Zeros
 from algorithms.engine.block import trains_together
 from algorithms.interfaces import Outcome
 from algorithms.metrics.classification import are_probabilities
+from datasets import source_checks
 from datasets.components import Component
+from datasets.federation import Examples, Federation, Source
+from datasets.source_configs import HeldOutConfig, SourceConfig
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
-from orchestrator.conformance.example_runs import NotChecked, attack, described, digits, finished, module_of, outputs
-from orchestrator.conformance.inline import inline_trial
+from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
+from orchestrator.conformance.example_runs import (
+    DIGITS,
+    NotChecked,
+    described,
+    digits,
+    finished,
+    inline_trial,
+    module_of,
+    outputs,
+)
 from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
+from orchestrator.results.provenance import data_hash
 from orchestrator.trial.metric_rows import final_metrics
+from orchestrator.trial.random_streams import stream
 from orchestrator.trial.restarts import Trial
 
 # Of examples: images, series, and rows of tables.
 SHAPES = ((3, 32, 32), (1, 28, 28), (9, 128), (16,), (64,), (600,), (3, 224, 224))
 FAR = 1e6  # norm of an update that any clipping shortens
 ROUNDING = 1e-4  # relative, of noise in float32
+SUBJECTS = 8  # people in the data for splits by person
 
 
-def ran(run: dict[str, Any], folder: Path) -> tuple[Trial, dict[str, Any]]:
-    """Run a short run to its end; return the trial and all that it leaves."""
-    trial = finished(inline_trial(run, folder, digits()))
-    return trial, outputs(trial)
-
-
-def training_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what is wrong with two rounds in which the component takes part: values, and whether they repeat."""
+def run_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield what is wrong with two rounds in which the component takes part, twice: the bytes, the metrics and the values."""
     run = described(slot, name)
-    with TemporaryDirectory(prefix="fedpriv-") as made:
-        trial, outcome = ran(run, Path(made) / "first")
-        rows = outcome["rounds"].to_pydict()
-        for column in ("loss", "accuracy"):
-            if not np.isfinite(rows[column]).all():
-                yield f"the {column} is not finite: {rows[column]}"
-        again = inline_trial(run, Path(made) / "again", digits())
-        start = [model.params.copy() for model in again.state.models]
-        moved = [after.params - before for before, after in zip(start, trial.state.models, strict=True)]
-        if not np.abs(moved).max() > 1e-4:
-            yield "the models have not moved"
+    with TemporaryDirectory(prefix="fedpriv-") as folder:
+        first = outputs(finished(inline_trial(run, Path(folder) / "first", digits())))
+        trial = inline_trial(run, Path(folder) / "again", digits())
+        start = [model.params.copy() for model in trial.state.models]
+        again = outputs(finished(trial))
+        differing = sorted(part for part in first.keys() | again.keys() if first.get(part) != again.get(part))
+        if differing:
+            yield f"the same run gave other bytes when it was repeated: {', '.join(differing)}"
         yield from undeclared_metrics(trial)
-        yield from unequal(outcome, outputs(finished(again)))
-        if slot.key == "objective" and trains_together(trial.run):  # where batches are padded
-            alone = ran(described(slot, name, backend="loop"), Path(made) / "alone")[0]
-            if not np.allclose(alone.state.models[0].params, trial.state.models[0].params, rtol=1e-2, atol=1e-4):
-                yield "clients that are trained at once get other models; leave labels of -100 (padding) out of the loss"
+        if slot.key == "attacks":
+            yield from attack_problems(name, trial)
+        else:
+            yield from training_problems(slot, name, trial, start, Path(folder) / "alone")
 
 
 def undeclared_metrics(trial: Trial) -> Iterator[str]:
     """Yield the metrics of a run that no component declares."""
     table = trial.rows("rounds").to_pylist()
-    found: dict[str, Any] = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
-    found |= {name: value for row in table for name, value in row.items()}
-    for name, value in found.items():
+    values: dict[str, Any] = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
+    values |= {name: value for row in table for name, value in row.items()}
+    for name, value in values.items():
         known = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
         if not known and metric(name).family == OTHER:
             yield f"the metric {name} is not declared in METRICS, so tables do not know its label, unit and direction"
 
 
-def unequal(first: dict[str, Any], again: dict[str, Any]) -> Iterator[str]:
-    """Yield which parts of what two equal runs left differ."""
-    differing = sorted(name for name in first.keys() | again.keys() if first.get(name) != again.get(name))
-    if differing:
-        yield f"the same run gave other bytes when it was repeated: {', '.join(differing)}"
+def training_problems(slot: Slot, name: str, trial: Trial, start: list[Floats], folder: Path) -> Iterator[str]:
+    """Yield what is wrong with the models of a trial that began with the parameters ``start`` [model][d]."""
+    rows = trial.rows("rounds").to_pydict()
+    for column in ("loss", "accuracy"):
+        if not np.isfinite(rows[column]).all():
+            yield f"the {column} is not finite: {rows[column]}"
+    moved = [after.params - before for before, after in zip(start, trial.state.models, strict=True)]
+    if not np.abs(moved).max() > 1e-4:
+        yield "the models have not moved"
+    if slot.key == "objective" and trains_together(trial.run):  # where batches are padded
+        alone = finished(inline_trial(described(slot, name, backend="loop"), folder, digits()))
+        if not np.allclose(alone.state.models[0].params, trial.state.models[0].params, rtol=1e-2, atol=1e-4):
+            yield "clients that are trained at once get other models; leave labels of -100 (padding) out of the loss"
 
 
-def attack_problems(slot: Slot, name: str) -> Iterator[str]:
-    """Yield what is wrong with an attack in a run of two rounds: when it measures what, in which range, and repeatedly."""
-    run = described() | {"attacks": [attack(name)]}
-    with TemporaryDirectory(prefix="fedpriv-") as made:
-        trial, kept = ran(run, Path(made) / "first")
-        again = ran(run, Path(made) / "again")[1]
-        rows = trial.rows("attacks").to_pydict() if "attacks" in kept else {"attack": []}
-        undeclared = list(undeclared_metrics(trial))
-    own = [i for i, by in enumerate(rows["attack"]) if by == name]
-    kinds = module_of(slot.key, name).KINDS
+def attack_problems(name: str, trial: Trial) -> Iterator[str]:
+    """Yield what is wrong with what an attack measured in a trial of two rounds: when, of what, and in which range."""
+    rows = [row for row in trial.rows("attacks").to_pylist() if row["attack"] == name]
+    kinds = module_of("attacks", name).KINDS
     due = {1, 2} if {"models", "updates"} & set(kinds) else {2}
-    seen = {rows["round"][i] for i in own}
-    if seen != due:
-        yield f"it has measures after the rounds {sorted(seen)} and is due after {sorted(due)}"
-    targets = {rows["target"][i] for i in own}
+    if (rounds := {row["round"] for row in rows}) != due:
+        yield f"it has measures after the rounds {sorted(rounds)} and is due after {sorted(due)}"
+    targets = {row["target"] for row in rows}
     if "models" in kinds and not set(trial.state.names) <= targets:
         yield f"it has measures of {sorted(targets)} and attacks the models {sorted(trial.state.names)}"
     if "models" not in kinds and len(targets) < 2:
         yield f"it has measures of {sorted(targets)} and should have some of every client"
-    accuracies = [rows["value"][i] for i in own if rows["metric"][i] == "balanced_accuracy"]
+    accuracies = [row["value"] for row in rows if row["metric"] == "balanced_accuracy"]
     if beyond := [value for value in (*accuracies, *trial.state.published_risks) if not 0 <= value <= 1]:
         yield f"an accuracy must lie in [0, 1], got {beyond[0]:g}"
-    yield from undeclared
-    yield from unequal(kept, again)
 
 
 def model_problems(slot: Slot, name: str) -> Iterator[str]:
@@ -163,7 +168,8 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
         return
     received = received_updates(updates, weights / weights.sum())
     state = module.begin(config, params)
-    _freeze(params, updates, received.mean, received.weights, *state.values())
+    for array in (params, updates, received.mean, received.weights, *state.values()):
+        array.setflags(write=False)
     reweighed = module.reweigh(config, received)
     if reweighed is not None:
         chosen, _ = reweighed
@@ -172,14 +178,9 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
         received = reweight(received, chosen)
     moved, after, _ = module.apply(config, state, params, received)
     yield from _not_parameters("apply", moved)
-    shapes = [{key: (array.dtype, array.shape) for key, array in one.items()} for one in (state, after)]
+    shapes = [{key: (array.dtype, array.shape) for key, array in arrays.items()} for arrays in (state, after)]
     if shapes[0] != shapes[1]:
         yield f"apply must leave the state's names, types and shapes as begin made them: {shapes[0]}, got {shapes[1]}"
-
-
-def _freeze(*arrays: np.ndarray) -> None:
-    for array in arrays:
-        array.setflags(write=False)
 
 
 def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
@@ -199,7 +200,8 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
         return
     received = received_updates(updates * scales[:, None].astype(np.float32), np.full(3, 1 / 3))
     received = replace(received, norms=norms, scales=scales)
-    _freeze(params, updates, received.mean)
+    for array in (params, updates, received.mean):
+        array.setflags(write=False)
     event, sd = module.event(config, received, run), 0.0
     if module.NOISY:
         noises = Normals(6, np.random.default_rng(5)), Zeros(6)
@@ -219,3 +221,82 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
             f"event states noise of {event.noise_multiplier:g} times what one client can move; an update of norm {FAR:g} "
             f"moves the mean of three by {longest / 3:g}, so the standard deviation must be {least:g}, and it is {sd:g}"
         )
+
+
+def source_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield what is wrong with the examples that a data set loads. Raises DataError where its files are not here."""
+    module = module_of(slot.key, name)
+    root = Path(os.environ.get(DATA_VARIABLE) or DATA_ROOT).expanduser()
+    loaded = [module.load(module.Config(), root, False) for _ in range(2)]
+    problems = source_checks.source_problems(loaded[0])
+    yield from problems
+    if not problems and data_hash(loaded[1]) != data_hash(loaded[0]):
+        yield "load gave other bytes when it was called again"
+
+
+def split_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield what is wrong with a partition of the digits; raises NotChecked where it needs data of another kind."""
+    module, run = module_of(slot.key, name), resolve(described(slot, name))
+    config, reasons = run.split.config, list[str]()
+    for fields, source in example_sources(run.data):
+        short = module.shortages(config, fields, source)
+        if not short:
+            break
+        reasons += short
+    else:
+        raise NotChecked("; ".join(dict.fromkeys(reasons)))
+    made = [module.partition(config, fields, source, lambda purpose: stream(0, purpose)) for _ in range(2)]
+    first = made[0]
+    if first.clients != fields.clients:
+        yield f"it made {first.clients} clients instead of {fields.clients}"
+    if (np.diff(first.offsets) < 1).any() or first.offsets[0] != 0 or first.offsets[-1] != len(first.train):
+        yield "every client must have examples, and all of train must belong to one"
+    if _bytes(first) != _bytes(made[1]):
+        yield "the same seeds gave another federation"
+    yield from trained_on(first, source)
+
+
+def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
+    """Yield data to partition, with their fields: the digits, as images and as a table, each also with whose they are.
+
+    The test examples are nobody's, or else clients hold out examples of their own. ``data`` is the component digits.
+    """
+    images = data.module.load(data.config, Path(), False)
+    parts = {"train": images.train, "test": images.test}
+    flat = {name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y) for name, part in parts.items()}
+    table = replace(images, **flat)
+    held_out = HeldOutConfig.model_validate(
+        {key: DIGITS[key] for key in ("clients", "examples_per_client", "shadow_size")}
+    )
+    for source in (images, table):
+        people = np.random.default_rng(0).integers(0, SUBJECTS, len(source))
+        named = replace(source, subjects=people, subject_names=tuple(f"person {i}" for i in range(SUBJECTS)))
+        for examples in (source, named):
+            yield data.config, examples
+            yield held_out, examples
+
+
+def trained_on(data: Federation, source: Source) -> Iterator[str]:
+    """Yield which parts of a federation hold examples that clients train on, however they were transformed.
+
+    The examples of ``source``, of which it was made, must differ.
+    """
+    every = source.examples(np.arange(len(source)))
+    stored = {one.tobytes(): row for row, one in enumerate(every.x)}
+    prepared: dict[bytes, int] = {}
+    for strength in np.unique(np.concatenate([data.example_strengths, data.strengths])):
+        seen = data.prepare(every.x, np.full(len(every), strength))
+        prepared |= {one.tobytes(): row for row, one in enumerate(seen)}
+    members = {prepared.get(one.tobytes()) for one in data.train.x} - {None}
+    parts = (("test", prepared), ("validation", prepared), ("nonmembers", stored), ("shadow", stored))
+    for part, known in parts:
+        rows = [known.get(one.tobytes()) for one in getattr(data, part).x]
+        count = sum(row in members for row in rows)
+        if count:
+            yield f"{count} of the {len(rows)} examples in {part} are training examples of clients; no example serves twice"
+
+
+def _bytes(data: Federation) -> list[bytes]:
+    parts = (data.train, data.test, data.nonmembers, data.shadow)
+    arrays = [array for part in parts for array in (part.x, part.y)] + [data.offsets, data.groups]
+    return [array.tobytes() for array in arrays]

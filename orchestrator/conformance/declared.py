@@ -18,7 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from datasets.components import Config, components
 from orchestrator.config.run import resolve, trial_id
-from orchestrator.config.slots import Declared, Slot, declared, owed
+from orchestrator.config.slots import Declared, Slot, declared
 from orchestrator.conformance.example_runs import chosen, described
 
 LIMITS = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}
@@ -35,34 +35,30 @@ def contract_problems(slot: Slot, name: str) -> Iterator[str]:
         yield "the module has no docstring, whose first line `fedpriv list` shows"
     if not module.Config.__doc__ or module.Config.__doc__ == Config.__doc__:
         yield "Config has no docstring"
-    due = {one.name for one in owed(slot.folder, module)}
-    for one in declared(slot.folder, module):
-        if not hasattr(module, one.name):
-            if one.name in due:
-                yield f"{one.described} is missing, which every component of {slot.key} must have"
+    for item in declared(slot.folder, module):
+        value = getattr(module, item.name, None)
+        if value is None:
             continue
-        value = getattr(module, one.name)
-        if not one.function:
+        if not item.function:
             try:
-                conforms(one, value)
+                conforms(item, value)
             except ValidationError as error:
-                yield f"{one.name} is {value!r}: {error.errors(include_url=False)[0]['msg'].lower()}"
-            continue
-        if not callable(value):
-            yield f"{one.name} must be a function: {one.described}"
-            continue
-        if one.name in due and not inspect.getdoc(value):
-            yield f"{one.name} has no docstring"
-        asked = list(inspect.signature(getattr(one.contract, one.name)).parameters)
-        own = list(inspect.signature(value).parameters.values())
-        further = [it for it in own[len(asked) :] if it.default is it.empty and it.kind not in (2, 4)]
-        if [it.name for it in own[: len(asked)]] != asked or further:
-            yield f"{one.name}({', '.join(it.name for it in own)}) must be {one.described}"
+                yield f"{item.name} is {value!r}: {error.errors(include_url=False)[0]['msg'].lower()}"
+        elif not callable(value):
+            yield f"{item.name} must be a function: {item.described}"
+        else:
+            if item.owed and not inspect.getdoc(value):
+                yield f"{item.name} has no docstring"
+            asked = list(inspect.signature(getattr(item.contract, item.name)).parameters)
+            taken = list(inspect.signature(value).parameters.values())
+            further = [it for it in taken[len(asked) :] if it.default is it.empty and it.kind not in (2, 4)]
+            if [it.name for it in taken[: len(asked)]] != asked or further:
+                yield f"{item.name}({', '.join(it.name for it in taken)}) must be {item.described}"
 
 
-def conforms(one: Declared, value: Any) -> None:
+def conforms(constant: Declared, value: Any) -> None:
     """Raise ValidationError if a constant's value is not of the type that the contract says."""
-    TypeAdapter(one.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value, strict=True)
+    TypeAdapter(constant.type, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value, strict=True)
 
 
 def doubtful_names(slot: Slot, name: str) -> Iterator[str]:

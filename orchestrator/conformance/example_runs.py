@@ -1,7 +1,11 @@
-"""A short run on digits in which any component of any slot takes part, and what such a run leaves."""
+"""A short run on digits in which any component of any slot takes part, in this process, and what such a run leaves.
+
+The same loop, jobs and audits as in a sweep, one after another and without Ray: the slow, obvious version.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -12,8 +16,14 @@ from datasets.components import Component, complete, components
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import SLOTS, Slot
+from orchestrator.results.paths import Folder
+from orchestrator.trial.attack_tasks import AttackTasks
+from orchestrator.trial.client_actors import LocalClients
+from orchestrator.trial.federation import partition_data
+from orchestrator.trial.loop import TrialContext
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.restarts import Trial
+from orchestrator.trial.worker_session import _sessions, prepare_session
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 # Makes an attack cheap, where it has such fields.
@@ -75,6 +85,35 @@ def digits() -> Federation:
     return data
 
 
+class InlineShadows(AttackTasks):
+    """Stands for `orchestrator.trial.attack_tasks.ShadowTasks`: one task after another, in this process."""
+
+    def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:  # noqa: ARG002
+        """Return the results of the calls, each from the session that it finds, as in a worker process of its own."""
+        before, results = dict(_sessions), []
+        for call in calls:
+            _sessions.clear()
+            _sessions.update(before)
+            results.append(function(*call))
+        _sessions.clear()
+        _sessions.update(before)
+        return results
+
+
+def inline_trial(
+    given: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
+) -> Trial:
+    """Return a trial of a run, or of the section ``base`` of a sweep file, that runs in this process.
+
+    It keeps its files in ``folder``; ``data`` replaces the federation that the run describes, from the data sets in ``root``.
+    """
+    run = given if isinstance(given, Run) else resolve(given)
+    data = data or partition_data(run, root)
+    setup = prepare_session(str(folder), run, data)
+    files = Folder(folder).trial("t")
+    return Trial(run, TrialContext(setup, data, LocalClients(), InlineShadows(folder / "cache"), files))
+
+
 def finished(trial: Trial) -> Trial:
     """Return the trial after all its rounds."""
     while not trial.done:
@@ -84,9 +123,9 @@ def finished(trial: Trial) -> Trial:
 
 def outputs(trial: Trial) -> dict[str, Any]:
     """Return all that a finished trial gives, in bytes: its tables without clocks, its arrays, its assignment."""
-    kept: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
+    contents: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
     for name in ("rounds", "clients", "attacks", "scores"):
-        columns = trial.rows(name)
-        if len(columns):
-            kept[name] = columns.drop_columns([clock for clock in CLOCKS if clock in columns.column_names])
-    return kept | {"names": list(trial.state.names), "assignment": trial.state.assignment.tolist()}
+        table = trial.rows(name)
+        if len(table):
+            contents[name] = table.drop_columns([clock for clock in CLOCKS if clock in table.column_names])
+    return contents | {"names": list(trial.state.names), "assignment": trial.state.assignment.tolist()}

@@ -11,10 +11,10 @@ from pathlib import Path
 from datasets.components import components
 from datasets.federation import DataError
 from orchestrator.config.slots import Slot
-from orchestrator.conformance import behavior, data, declared
+from orchestrator.conformance import behavior, declared
 from orchestrator.conformance.example_runs import NotChecked
 
-TRAINED = ("clustering", "objective", "aggregation", "privacy", "training")
+IN_ROUNDS = ("clustering", "objective", "aggregation", "privacy", "training", "attacks")
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,12 @@ CHECKS = (
     Check("has what its contract asks for", declared.contract_problems),
     Check("has no name that is almost one of its contract", declared.doubtful_names, warns=True),
     Check("has fields that are described, in a range, and count in the trial's id", declared.field_problems),
-    Check("loads the same valid examples twice", data.source_problems, ("data",)),
-    Check("partitions into the same valid federation twice", data.split_problems, ("data.split",)),
+    Check("loads the same valid examples twice", behavior.source_problems, ("data",)),
+    Check("partitions into the same valid federation twice", behavior.split_problems, ("data.split",)),
     Check("is made of what it says, with an output for each class", behavior.model_problems, ("model",)),
     Check("leaves its arguments and its state's shape alone", behavior.aggregation_problems, ("aggregation",)),
     Check("adds the noise that it states", behavior.noise_problems, ("privacy",)),
-    Check("trains two rounds, repeats to the bit and declares its metrics", behavior.training_problems, TRAINED),
-    Check("measures when due, repeats to the bit and declares its metrics", behavior.attack_problems, ("attacks",)),
+    Check("takes part in two rounds, repeats to the bit and declares its metrics", behavior.run_problems, IN_ROUNDS),
 )
 
 

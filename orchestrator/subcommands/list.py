@@ -22,9 +22,8 @@ def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
     import json
 
-    from orchestrator.config.listing import as_data, listing
+    from orchestrator.config.listing import as_data, listing, sweep_schema
     from orchestrator.config.own_code import install_named
-    from orchestrator.config.schema import sweep_schema
 
     install_named(options.code)
     if options.schema or options.json:

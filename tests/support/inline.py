@@ -1,5 +1,5 @@
 """A trial without Ray: the same loop, jobs and audits, run one after another in this process. The slow, obvious version."""
 
-from orchestrator.conformance.inline import InlineShadows, inline_trial
+from orchestrator.conformance.example_runs import InlineShadows, inline_trial
 
 __all__ = ["InlineShadows", "inline_trial"]

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from orchestrator.config.document import read
-from orchestrator.config.schema import sweep_schema
+from orchestrator.config.listing import sweep_schema
 
 ROOT = Path(__file__).parents[3]
 SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))
