@@ -15,22 +15,17 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 
 PLAIN: dict[str, Any] = {
     "1e-3": 0.001,
-    "1E5": 100000.0,
     ".5": 0.5,
-    "5.": 5.0,
     "-1.5e+2": -150.0,
     "!!float 1": 1.0,
     "010": 10,
     "0o10": 8,
     "0x1F": 31,
-    "-7": -7,
     "+7": 7,
     "9223372036854775807": 2**63 - 1,
-    **{text: text for text in ("1_000", "1:30", "yes", "no", "off", "y", "2024-01-01", "1.2.3", "none", "grüße")},
+    **{text: text for text in ("1_000", "1:30", "no", "2024-01-01", "grüße")},
     "true": True,
-    "False": False,
     "null": None,
-    "~": None,
     "": None,
     "'1'": "1",
     '"true"': "true",
@@ -51,8 +46,8 @@ def refused(text: str) -> list[tuple[str, int | None]]:
 
 @pytest.mark.parametrize(("text", "value"), PLAIN.items())
 def test_plain_values(text: str, value: Any) -> None:
-    (found,) = read(f"key: {text}\n", "x.yaml").value.values()
-    assert found == value and type(found) is type(value)
+    (plain,) = read(f"key: {text}\n", "x.yaml").value.values()
+    assert plain == value and type(plain) is type(value)
     assert math.copysign(1, read("a: -0.0", "x.yaml").value["a"]) == 1
 
 
@@ -72,14 +67,12 @@ def test_every_key_has_its_line() -> None:
         ("a: 1\nb: 2\na: 3\n", [("a", 3)]),
         ("a:\n  b: {c: 1, c: 1}\nb: .nan", [("a.b.c", 2), ("b", 3)]),
         ("a: !!python/object/apply:os.system [ls]\n", [("a", 1)]),
-        ("a: !mine 3\nb: !!timestamp 2024-01-01", [("a", 1), ("b", 2)]),
-        ("a: !!int x\nb: [-.inf]", [("a", 1), ("b.0", 2)]),
+        ("a: !mine 3\nb: !!int x\nc: [-.inf]", [("a", 1), ("b", 2), ("c.0", 3)]),
         ("a: 1e999\nb: 9223372036854775808\nc: 1" + 400 * "0", [("a", 1), ("b", 2), ("c", 3)]),
         ("1: a\n? [a, b]\n: 1\n", [("", 1), ("", 2)]),
         ("a: *x\n", [("", 1)]),
         ("a: !!str [1]\nb: !!seq b", [("a", 1), ("b", 2)]),
         ("a: 1\n---\nb: 1\n", [("", 2)]),
-        ("a:\n\tb: 1\n", [("", 2)]),
         ("a: b: c\n", [("", 1)]),
         ("a: 1\nb: [1,\n", [("", 3)]),
         ("a: \x00\n", [("", 1)]),
@@ -91,19 +84,17 @@ def test_what_is_refused(text: str, problems: list[tuple[str, int]]) -> None:
     assert refused(text) == problems
 
 
-@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[{a: "])
-def test_depth_is_bounded(opening: str) -> None:
-    with pytest.raises(ConfigError, match=TOO_LARGE):
-        read(opening * 5000, "x.yaml")
+ALIASES = [
+    "\n".join(["a0: &a0 [1]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * times)}]" for i in range(1, values)])
+    for times, values in ((9, 12), (1, 30))
+]
 
 
-@pytest.mark.parametrize(("times", "values"), [(9, 12), (1, 30)])
-def test_aliases_cannot_multiply_or_nest_without_bound(times: int, values: int) -> None:
-    lines = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * times)}]" for i in range(1, values)]
+@pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 5000, "? " * 5000, "a: &x [*x, *x]", *ALIASES])
+def test_depth_and_values_are_bounded(text: str) -> None:
     began = time.perf_counter()
-    for text in ("\n".join(lines), "a: &x [*x, *x]"):
-        with pytest.raises(ConfigError, match=TOO_LARGE):
-            read(text, "x.yaml")
+    with pytest.raises(ConfigError, match=TOO_LARGE):
+        read(text, "x.yaml")
     assert time.perf_counter() - began < 5
 
 
@@ -118,8 +109,6 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert of_file("quickstrat.yaml") == "quickstrat.yaml: no such file. Did you mean 'quickstart.yaml'?"
     assert of_file("away/x.yaml") == "away/x.yaml: no such file."
     assert of_file(".").endswith("Is a directory")
-    assert of_file("quickstart.yaml/x").endswith("Not a directory")
-    assert of_file("x" * 300).endswith("File name too long")
     assert of_file("a\0b").endswith("embedded null byte")
     Path("x.yaml").write_bytes(b"a: 1\nb: \xff\xfe\n")
     assert of_file("x.yaml") == "x.yaml:2: is not UTF-8 text"

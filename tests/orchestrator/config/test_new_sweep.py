@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from datasets.profile import Profile
 from orchestrator.config import new_sweep as written
 from orchestrator.config.document import read
+from orchestrator.config.listing import sweep_schema
 from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
 from orchestrator.config.run import trial_id
-from orchestrator.config.listing import sweep_schema
 from orchestrator.config.sweep_file import load_sweep
 
 

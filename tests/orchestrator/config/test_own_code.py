@@ -20,7 +20,7 @@ from orchestrator.cli import main
 from orchestrator.config import own_code
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.listing import listing
-from orchestrator.config.own_code import install, own_paths
+from orchestrator.config.own_code import install
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, distribution, written
@@ -86,23 +86,16 @@ def test_a_single_file_says_its_slot(beside, tmp_path, slot):
         assert "SLOT must be one of aggregation, attacks, clustering" in refusal(beside)[0]
 
 
-@pytest.mark.parametrize("folder", ["sources", "data"])
-def test_a_folder_may_be_named_like_the_slot_or_like_our_folder(beside, tmp_path, folder):
-    written(tmp_path / "code" / folder, {"mine.py": "from datasets.sources.digits import Config, load\n"})
-    load_sweep(beside)
-    assert "mine" in components("datasets.sources")
-    assert "mine" not in components("attacks")
-
-
-def test_plain_modules_and_packages_can_be_imported_and_are_no_components(beside, tmp_path):
+def test_plain_modules_and_packages_can_be_imported_and_a_folder_may_be_named_like_ours(beside, tmp_path):
     written(tmp_path / "code", {"nets.py": "SIZE = 3\n", "mypkg/__init__.py": "", "mypkg/deep.py": "SIZE = 4\n"})
+    written(tmp_path / "code/sources", {"mine.py": "from datasets.sources.digits import Config, load\n"})
     before = list(sys.path)
     load_sweep(beside)
     import mypkg.deep
     import nets
 
     assert (nets.SIZE, mypkg.deep.SIZE) == (3, 4)
-    assert sys.path == before
+    assert sys.path == before and "mine" in components("datasets.sources")
     install(())
     with pytest.raises(ImportError):
         __import__("nets")
@@ -137,8 +130,8 @@ def test_what_own_code_defines_reaches_a_process_that_knows_only_the_variable(be
     load_sweep(beside)
     observed = components("attacks")["norms"].Observed(norm=[1.0])
     program = (
-        "import sys, pickle, orchestrator; found = pickle.load(sys.stdin.buffer); from datasets.components import components;"
-        "assert type(found) is components('attacks')['norms'].Observed; print(found)"
+        "import sys, pickle, orchestrator; sent = pickle.load(sys.stdin.buffer); from datasets.components import components;"
+        "assert type(sent) is components('attacks')['norms'].Observed; print(sent)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], input=pickle.dumps(observed), cwd=ROOT, capture_output=True, check=False
@@ -156,22 +149,14 @@ def test_what_own_code_defines_reaches_a_process_that_knows_only_the_variable(be
         ("attacks/sia.py", ATTACK, "{file} has the name of that of attacks/sia.py of fedpriv; rename it"),
         ("aggregation/fedopt.py", AGGREGATION, "{file} has the name of that of algorithms/aggregation/fedavg.py of fedpriv"),
         ("datasets.py", "", f"{{file}} has the name of the module datasets of {ROOT}/datasets/__init__.py"),
-        ("fedpriv.py", "", f"{{file}} has the name of the module fedpriv of {ROOT}/fedpriv.py"),
         ("random.py", "", "{file} has the name of the module random of Python itself; give it another name"),
         ("torch.py", "", "/torch/__init__.py; give it another name"),
         ("attacks/bad.py", "import nump\nclass Config: ...\n", "{file}, line 1: ModuleNotFoundError: No module named 'nump'"),
-        ("attacks/bad.py", "\n\nraise SystemExit(3)\nclass Config: ...\n", "{file}, line 3: SystemExit: 3; so bad cannot"),
         ("attacks/bad.py", "raise BaseException('x')\nclass Config: ...\n", "{file}, line 1: BaseException: x; so bad cannot"),
-        (
-            "attacks/bad.py",
-            "class Config: ...\nclass Odd(Exception):\n    def __str__(self):\n        return 1 / 0\nraise Odd\n",
-            "{file}, line 5: Odd; so bad cannot be imported",
-        ),
         ("attacks/bad.py", "def f(:\n", "{file}, line 1: SyntaxError: invalid syntax"),
         ("attacks/bad.py", ATTACK.replace("(SlotConfig)", ""), "{file}: Config must be a class that extends datasets."),
         ("attacks/bad.py", ATTACK.replace("def conclude", "def finish"), "{file}: defines no conclude(config, seen), which"),
         ("attacks/bad.py", ATTACK.replace('"updates",', '"all",'), "{file}: KINDS must be a tuple of 'models', 'updates'"),
-        ("privacy/bad.py", AGGREGATION, "{file}: defines no bound(config, norms), release(config, params, received, noise)"),
         ("bad.py", 'SLOT = "attack"\n', "{file}: SLOT must be one of aggregation, attacks, "),
         ("bad.py", 'SLOT = "attacks"\n', "bad of {file} has no class Config, so it is no component"),
         ("attacks/so-so.py", ATTACK, "{file} is no name that Python can import; use letters, digits and '_'"),
@@ -188,7 +173,10 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(beside, tmp_path, name, c
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
-        ("nowhere", "nowhere is no folder and no Python file; a path in code: is relative to the folder of the sweep file"),
+        (
+            "nowhere",
+            "nowhere is no folder and no Python file; a path in code: is relative to the folder of the sweep file",
+        ),
         ("sweep.yaml", "sweep.yaml is no folder and no Python file"),
         (str(ROOT), "has the name of the module algorithms"),
         (str(ROOT / "attacks"), "attacks/sia.py of fedpriv; rename it"),
@@ -200,14 +188,13 @@ def test_a_path_that_holds_no_own_code_is_refused(beside, named, sentence):
     assert any(sentence in line for line in refusal(beside))
 
 
-@pytest.mark.parametrize("name", ["attacks/gone.py", "attacks/_gone.py", "gone.py"])
+@pytest.mark.parametrize("name", ["attacks/gone.py", "gone.py"])
 def test_a_file_that_cannot_be_read_is_refused_by_name(beside, tmp_path, name):
     (tmp_path / "code" / name).symlink_to("nowhere")
-    (line,) = refusal(beside)
-    assert line == f"{beside}:2: code: {tmp_path}/code/{name} cannot be read: no such file or directory"
+    assert refusal(beside) == [f"{beside}:2: code: {tmp_path}/code/{name} cannot be read: no such file or directory"]
 
 
-@pytest.mark.parametrize("command", [["list"], ["list", "bad"], ["check", "bad"], ["check", "attacks/bad"]])
+@pytest.mark.parametrize("command", [["list", "bad"], ["check", "attacks/bad"]])
 def test_commands_report_what_cannot_be_imported_in_a_sentence(beside, tmp_path, command, capsys):
     written(tmp_path / "code", {"attacks/bad.py": "class Config: ...\nimport nump\n"})
     assert main([*command, "--code", str(tmp_path / "code")]) == REFUSED
@@ -218,30 +205,16 @@ def test_commands_report_what_cannot_be_imported_in_a_sentence(beside, tmp_path,
 
 def test_each_of_two_folders_of_a_slot_has_its_own_helpers(beside, tmp_path):
     other = HELPER.replace("axis=1)", "axis=1) * 0")
-    written(tmp_path / "teams/code/attacks", {"others.py": ATTACK, "_norms.py": other})
-    written(
-        tmp_path / "teams/code",
-        {"_norms.py": other, "third.py": ATTACK.replace("KINDS =", 'SLOT = "attacks"\nKINDS =')},
-    )
-    beside.write_text(
-        SWEEP.replace("code: code", "code: [code, teams/code]").replace("[norms]", "[norms, others, third]")
-    )
-    rows = np.ones((2, 3))
-    found = [one.module.norms(rows).sum() > 0 for one in load_sweep(beside).runs[0].attacks]
-    assert found == [True, False, False], "a file that says its slot has the helpers beside it"
-    assert [one.module.observe.__module__ for one in load_sweep(beside).runs[0].attacks] == [
-        "fedpriv_own_0.attacks.norms",
-        "fedpriv_own_1.attacks.others",
-        "fedpriv_own_1.third",
-    ]
-
-
-def test_two_files_of_one_name_are_refused_with_both_places(beside, tmp_path):
-    written(tmp_path / "more" / "attacks", {"norms.py": ATTACK, "_norms.py": HELPER})
-    beside.write_text(SWEEP.replace("code: code", "code: [code, more]"))
-    first, second = (f"{tmp_path}/{folder}/attacks/norms.py" for folder in ("code", "more"))
-    (line,) = refusal(beside)
-    assert line.endswith(f"the attacks component norms of {second} has the name of that of {first}; rename it")
+    third = ATTACK.replace("KINDS =", 'SLOT = "attacks"\nKINDS =')
+    files = {"attacks/others.py": ATTACK, "attacks/_norms.py": other, "_norms.py": other, "third.py": third}
+    written(tmp_path / "teams/code", files)
+    sweep = SWEEP.replace("code: code", "code: [code, teams/code]")
+    beside.write_text(sweep.replace("[norms]", "[norms, others, third]"))
+    modules = [attack.module for attack in load_sweep(beside).runs[0].attacks]
+    helped = [bool(module.norms(np.ones((2, 3))).any()) for module in modules]
+    assert helped == [True, False, False], "a file that says its slot has the helpers beside it"
+    names = ["fedpriv_own_0.attacks.norms", "fedpriv_own_1.attacks.others", "fedpriv_own_1.third"]
+    assert [module.observe.__module__ for module in modules] == names
 
 
 def test_a_file_without_config_is_no_component_and_says_so_when_it_is_named(beside, tmp_path):
@@ -290,17 +263,10 @@ def test_a_broken_entry_point_is_told_by_the_list_and_refused_where_it_is_named(
     assert load_sweep(beside).runs
 
 
-@pytest.mark.parametrize(
-    ("name", "other"), [("fedavg", "algorithms/aggregation/fedavg.py of fedpriv"), ("scaled", "/scaled.py")]
-)
+@pytest.mark.parametrize(("name", "other"), [("fedavg", "fedavg.py of fedpriv"), ("scaled", "/scaled.py")])
 def test_an_entry_point_with_a_taken_name_is_refused_with_both_places(guests, beside, name, other):
     written(guests, {"guest/__init__.py": "", "guest/scaled_mean.py": AGGREGATION})
     distribution(guests, {f"fedpriv.aggregation.{name}": "guest.scaled_mean"})
     (line,) = refusal(beside)
     assert f"aggregation component {name} of guest 1.2 has the name of that of" in line
     assert other in line
-
-
-def test_paths_are_relative_to_the_folder_of_the_sweep_file(tmp_path):
-    assert own_paths(tmp_path, "a/../b") == (tmp_path / "b",)
-    assert own_paths(tmp_path, ["a", "/c"]) == (tmp_path / "a", Path("/c"))

@@ -55,38 +55,27 @@ def misfits(sweep: Path, right: str = "", changed: str = "") -> list[str]:
 
 
 def test_an_edited_module_is_tried_anew_in_the_same_process(beside):
-    (found,) = misfits(beside, "64, 10", "64, 5")
-    assert "nets:Net returns torch.float32 [4, 5]" in found
+    (problem,) = misfits(beside, "64, 10", "64, 5")
+    assert "nets:Net returns torch.float32 [4, 5]" in problem
     assert misfits(beside) == []
-    (found,) = misfits(beside, "64, 10", "64, 6")
-    assert "[4, 6]" in found
-
-
-def test_what_an_edited_module_is_made_of_is_found_anew(beside):
     assert not load_sweep(beside).runs[0].model.module.BATCH_NORM
-    (found,) = misfits(beside, "nn.Flatten(), ", "nn.Flatten(), nn.BatchNorm1d(64), ")
-    assert "train on one example" in found, "and not that its normalization could not be seen before"
+    (problem,) = misfits(beside, "nn.Flatten(), ", "nn.Flatten(), nn.BatchNorm1d(64), ")
+    assert "train on one example" in problem, "and not that its normalization could not be seen before"
     assert load_sweep(beside).runs[0].model.module.BATCH_NORM
 
 
-SEEDING = "super().__init__()"
-
-
 @pytest.mark.parametrize(
-    ("code", "sound"),
+    ("code", "problems"),
     [
-        ("torch.manual_seed(0)", False),
-        ("torch.random.manual_seed(7)", False),
-        ("torch.random.fork_rng().__enter__()", True),
-        ("torch.manual_seed(torch.initial_seed())", True),
-        ("self.scale = nn.Parameter(torch.arange(10.0))", True),
+        ("torch.manual_seed(0)", 1),
+        ("torch.random.fork_rng().__enter__()", 0),
+        ("torch.manual_seed(torch.initial_seed())", 0),
     ],
 )
-def test_a_constructor_that_seeds_torch_itself_is_refused(beside, code, sound):
+def test_a_constructor_that_seeds_torch_itself_is_refused(beside, code, problems):
     """Otherwise the models of all seeds of a sweep would start alike."""
-    assert [("torch.manual_seed" in one) for one in misfits(beside, SEEDING, f"{SEEDING}; {code}")] == [True] * (
-        not sound
-    )
+    sentences = misfits(beside, "super().__init__()", f"super().__init__(); {code}")
+    assert len(sentences) == problems and all("torch.manual_seed" in sentence for sentence in sentences)
 
 
 def test_a_slots_folder_in_a_package_is_a_package(beside, tmp_path):

@@ -9,8 +9,6 @@ from pydantic import BaseModel, Field
 from datasets.components import Config, components, presets
 from orchestrator.config import tune_section
 from orchestrator.config.errors import PLACES, ConfigError, ConfigProblem, dotted_key, format_value, suggest, validate
-from orchestrator.config.run import check
-from orchestrator.config.search_space import axes, corners, search_problems
 from orchestrator.config.slots import SLOTS, RunFields
 from orchestrator.config.sweep_file import SECTIONS, Header, Resources, load_sweep
 from tests.support.refusals import GOOD, problems_of, refused, written
@@ -28,7 +26,6 @@ class Fields(Config):
     several: tuple[Annotated[int, Field(ge=0)], ...] = Field((), max_length=3)
     word: Literal["loop", "vmap"] = "loop"
     either: Literal["a", "b"] | Annotated[int, Field(ge=0)] | None = None
-    on: bool = False
     text: str = Field("", max_length=3)
     table: dict[str, int] = Field(default_factory=dict)
     inner: Inner = Field(default_factory=Inner)
@@ -38,16 +35,13 @@ class Fields(Config):
     ("field", "value", "sentence"),
     [
         ("whole", 10, "whole: must be less than or equal to 9, got 10"),
-        ("whole", {"a": [1]}, 'whole: must be a valid integer, got {"a": [1]}'),
         ("whole", True, "whole: must be a valid integer, got true"),
-        ("whole", 1.0, "whole: must be a valid integer, got 1.0"),
         ("pair", [1], "pair.1: is missing"),
         ("pair", ["a", 2], "pair.0: must be a valid integer, got 'a'"),
         ("several", [1, -1], "several.1: must be greater than or equal to 0, got -1"),
         ("several", [1, 2, 3, 4], "several: must have at most 3 items after validation, not 4, got [1, 2, 3, 4]"),
         ("word", "vmpa", "word: must be 'loop' or 'vmap', got 'vmpa'. Did you mean 'vmap'?"),
         ("either", "c", "either: must be 'a' or 'b' or a valid integer, got 'c'"),
-        ("on", "yes", "on: must be a valid boolean, got 'yes'"),
         ("text", "a" * 100, f"text: must have at most 3 characters, got '{'a' * 56}..."),
         ("table", {"a": "b"}, "table.a: must be a valid integer, got 'b'"),
         ("inner", {"depth": 4}, ""),
@@ -86,29 +80,22 @@ CASES = """\
 clusters: 2 -> cluters: 2 | 6: base.clustering.cluters | unknown key. Did you mean 'clusters'?
 clustering: -> clusterin: | 6: base.clusterin | Did you mean 'clustering'?
 name: ifca -> name: ifcaa | 6: base.clustering.name | unknown component 'ifcaa'. Did you mean 'ifca'?
-name: ifca -> name: 3 | 6: base.clustering.name | must be one of
 name: ifca -> beta: 0.5, name: ifca | 6: base.clustering.beta | unknown key
 model: mlp -> model: mpl | 5: base.model.name | Did you mean 'mlp'?
 model: mlp -> model: | 5: base.model | must be a name or a map
-model: mlp -> model: {} | 5: base.model.name | is missing
-[shadow_mia] -> [shadow-mia] | 7: base.attacks.0.name | Did you mean 'shadow_mia'?
 [shadow_mia] -> shadow_mia | 7: base.attacks | must be a list of
 [shadow_mia] -> [shadow_mia, sia, {name: shadow_mia}] | 7: base.attacks.2.name | is listed twice
 [shadow_mia] -> [lira] | 7: base.attacks.0.name | Did you mean 'calibrated_mia'?
 rounds: 4 -> rounds: 0 | 3: base.rounds | must be greater than or equal to 1, got 0
-rounds: 4 -> rounds: yes | 3: base.rounds | must be a valid integer, got 'yes'
 rounds: 4 -> seed: 0 | 2: base.rounds | is missing
 clients: 20 -> num_clients: 5 | 4: base.data.num_clients | Did you mean 'clients'?
-clients: 20 -> split: 3 | 4: base.data.split | must be a name or a map
 clients: 20} -> clients: 2} | 4: base.data.split.minority_ratio | minority
-[0, 1] -> [] | 9: sweep.seed.grid_search | must be [value, value, ...], got []
 [0, 1] -> 3 | 9: sweep.seed.grid_search | must be [value, value, ...], got 3
 [0, 1] -> [0, 1, 0] | 9: sweep.seed.grid_search.2 | 0 is listed twice
 [0, 1] -> [0, -1] | 9: sweep.seed.grid_search.1 | must be greater than or equal to 0, got -1
 {grid_search: [0, 1]} -> [0, 1] | 9: sweep.seed | must be {grid_search: [value, ...]} or one of choice
 grid_search -> gridsearch | 9: sweep.seed | unknown word 'gridsearch'. Did you mean 'grid_search'?
   seed: ->   sed: | 9: sweep.sed | unknown key. Did you mean 'seed'?
-  seed: ->   clustering.cluster: | 9: sweep.clustering.cluster | Did you mean 'clusters'?
   seed: ->   clustring.clusters: | 9: sweep.clustring.clusters | Did you mean 'clustering'?
   seed: ->   base.seed: | 9: sweep.base.seed | swept keys start inside base; write 'seed'
   seed: ->   rounds.x: | 9: sweep.rounds.x | rounds is 4, which has no x in it
@@ -116,43 +103,29 @@ grid_search -> gridsearch | 9: sweep.seed | unknown word 'gridsearch'. Did you m
 {grid_search: [0, 1]} -> {randint: [0, 9]} | samples | is missing
 sweep: -> samples: 3\\nsweep: | 8: samples | no swept key uses one of the words choice
 name: small -> name: a/b | 1: name | is also a folder's name
-name: small -> name: 2024 | 1: name | must be a valid string, got 2024
 name: small -> description: x | name | is missing
-name: small -> name: small\\nnmae: x | 2: nmae | unknown key. Did you mean 'name'?
 name: small -> name: small\\nsplit: groups | 2: split | belongs in base: write base.data.split
 name: small -> name: small\\nlearning_rate: 1 | 2: learning_rate | Did you mean 'base.training.lr'?
 name: small -> name: small\\nresources: 3 | 2: resources | must be a map of client_actors,
 name: small -> name: small\\nresources: {concurrent_trials: all} | 2: resources.concurrent_trials | or 'auto', got 'all'
-name: small -> name: small\\ndata_root: '' | 2: data_root | must
 foo | --set | must be key=value
 =3 | --set | must be key=value
 base..rounds=3 | --set | must be key=value
 base.rounds= | --set | has no value after '='
-base.rounds=0 | --set: base.rounds | must be greater than or equal to 1, got 0
 base.rounds.x=1 | --set | base.rounds is 4, which has no x in it
 base.attacks.lira.every=1 | --set | base.attacks has no entry lira; its entries: 0 (shadow_mia)
 base.rounds=[1 | --set | is not valid YAML
-base.rounds=!!python/name:x '' | --set | the tag python/name:x is not allowed
-base.rounds=.nan | --set | must be finite
 base.curvature=[] | --set: base.curvature | must be a map of
 base.training.local_epochs=1 | --set: base.training.local_epochs | Did you mean 'epochs'?
-base.training=sgd | --set: base.training.name | Did you mean 'local_sgd'?
-base.training.nesterov=1 | --set: base.training.nesterov | must be a valid boolean, got 1
-base.optimizer=adam | --set: base.optimizer | Did you mean 'training.optimizer'?
 base.privacy={name: global_dp, epsilon: 8} | --set: base.privacy.epsilon | Did you mean 'noise_multiplier'?
 base.server_sees=nothing | --set: base.server_sees | must be 'updates', 'sum' or 'models', got 'nothing'
-sweep.seed=[0] | --set: sweep.seed | must be {grid_search: [value, ...]}
 sweep.seed.grid_search=[0, x] | --set: sweep.seed.grid_search.1 | must be a valid integer, got 'x'
 sweep=3 | --set: sweep | must be a map of dotted keys
-tune=3 | --set: tune | must be a map of metric, mode, scheduler, search, got 3
 tune={metric: accuracy, mode: max} | --set: tune | must name a scheduler (asha, median_stopping) or a search (optuna)
 tune={mode: max, scheduler: asha} | 4: base.data.validation_size | write tune.metric: accuracy
 tune={metric: purity_of_heart, scheduler: asha} | --set: tune.mode | must be 'max' or 'min'
 tune={metric: acuracy, mode: max, scheduler: asha} | --set: tune.metric | Did you mean 'accuracy'?
-tune={metric: accuracy, mode: maximum, scheduler: asha} | --set: tune.mode | Did you mean 'max'?
-tune={metric: accuracy, mode: max, schedular: asha} | --set: tune.schedular | Did you mean 'scheduler'?
 tune={metric: accuracy, mode: max, scheduler: ahsa} | --set: tune.scheduler | Did you mean 'asha'?
-tune={scheduler: {name: asha, grace: 3}} | --set: tune.scheduler.grace | unknown key
 tune={scheduler: {name: asha, reduction_factor: 1}} | --set: tune.scheduler.reduction_factor | or equal to 2, got 1
 tune={metric: accuracy, scheduler: {name: asha, grace_period: 4}} | --set: tune.scheduler.grace_period | the 4 rounds
 tune={metric: accuracy, mode: max, search: optuna} | 9: sweep.seed.grid_search | a search draws every swept key
@@ -175,9 +148,7 @@ def test_one_problem_with_its_place(case: str) -> None:
     assert words in problem.sentence
 
 
-@pytest.mark.parametrize(
-    "name", ["..", ".hidden", "a..b", "a b", "", "-x", "a/b", "ü", "a\\n", "x" * 101, "mlartifacts", "a\n"]
-)
+@pytest.mark.parametrize("name", [".hidden", "a..b", "a b", "", "-x", "ü", "x" * 101, "mlartifacts", "a\n"])
 def test_names_that_are_no_folder(name: str) -> None:
     (problem,) = problems_of(GOOD, f"name={yaml.dump(name)}")
     assert problem.key == ("name",)
@@ -224,13 +195,10 @@ def test_problems_that_come_to_light_later() -> None:
     [
         "choice: []",
         "uniform: [1, 0]",
-        "uniform: [1]",
         "uniform: [a, 2]",
-        "uniform: {low: 1}",
         "uniform: [-1e308, 1e308]",
         "loguniform: [0, 1]",
         "randint: [0.5, 2]",
-        "quniform: [0, 1, 0]",
         "quniform: [0, 1, 1e-300]",
     ],
 )
@@ -239,12 +207,10 @@ def test_random_words_that_cannot_be_drawn_from(given: str) -> None:
     assert (problem.key, problem.line) == (("sweep", "training.lr", given.split(":")[0]), 10)
 
 
-def test_too_many_trials_and_too_many_choices() -> None:
+def test_too_many_trials() -> None:
     text = GOOD.replace("[0, 1]", str(list(range(200))))
     text += f"  clustering.clusters: {{grid_search: {list(range(1, 102))}}}\n"
     assert refused(text) == ["x.yaml:8: sweep: asks for 20200 trials; a file may have at most 3000"]
-    swept, _ = axes({"seed": {"choice": list(range(30_000))}}, 3)
-    assert len(search_problems(swept)) == 1 and len(corners(swept)) == MOST_CHOICES
 
 
 def test_a_search_that_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,8 +264,3 @@ def test_an_axis_that_cannot_be_read_makes_no_further_problems() -> None:
         ("sweep", "data.name", "grid_search"),
         ("sweep", "clustering.name"),
     ]
-
-
-def test_a_run_alone_is_refused_as_a_section_is() -> None:
-    assert [problem.key for problem in check([])[1]] == [()]
-    assert {problem.key for problem in check({})[1]} == {("rounds",), ("data",), ("model",)}

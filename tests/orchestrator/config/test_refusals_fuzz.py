@@ -3,7 +3,7 @@
 from typing import Any
 
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config.errors import ConfigError
@@ -70,13 +70,6 @@ def load_or_refuse(raw: bytes, *sets: str) -> None:
 @given(JSON | FILES | NEARLY)
 def test_any_content_is_a_sweep_or_a_refusal(content: Any) -> None:
     load_or_refuse(yaml.safe_dump(content, allow_unicode=True).encode("utf-8", "surrogatepass"))
-
-
-@settings(max_examples=150, deadline=None)
-@example(raw=b"\xef\xbb\xbf")
-@given(raw=st.binary(max_size=60))
-def test_any_bytes_are_refused(raw: bytes) -> None:
-    load_or_refuse(raw)
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.components import components
 from orchestrator.config.run import check, resolve, trial_id
 from orchestrator.config.slots import SLOTS
 
@@ -54,43 +52,11 @@ def test_auto_is_replaced_by_what_the_component_derives_from_the_run() -> None:
     assert trial_id(resolve(base(training=explicit))) == trial_id(dense)
 
 
-def test_tiny_clients_are_handed_out_by_the_hundred() -> None:
-    def size(each: int | None, epochs: int, model: str = "mlp") -> int:
-        data = {"name": "digits", "clients": 8, "split": {"minority_ratio": 0.25}, "examples_per_client": each}
-        run = {"rounds": 1, "data": data, "model": model, "training": {"epochs": epochs}}
-        return resolve(run).training.config.clients_per_job
-
-    assert size(64, 1) == size(20, 5) == 100
-    assert size(64, 2) == size(None, 1) == 25
-    assert size(64, 1, "mnist_cnn") == 5
-
-
-def test_the_id_is_that_of_the_run_and_not_of_its_text() -> None:
-    one = trial_id(resolve(base(training={"lr": 1, "optimizer": "sgd"})))
-    assert one == trial_id(resolve(dict(reversed(list(base(training={"optimizer": "sgd", "lr": 1.0}).items())))))
-    assert len(one) == 10 and set(one) <= set("0123456789abcdef")
-
-
-def test_the_id_is_the_same_in_years() -> None:
+def test_the_id_is_that_of_the_run_and_not_of_its_text_and_the_same_in_years() -> None:
     """A change here means that nobody's results are found again: results folders are named by it."""
+    same = base(training={"lr": 1, "optimizer": "sgd"}), base(training={"optimizer": "sgd", "lr": 1.0})
+    assert trial_id(resolve(same[0])) == trial_id(resolve(dict(reversed(list(same[1].items())))))
     assert trial_id(resolve(base())) == "b16cad3f07"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"rounds": 5},
-        {"seed": 1},
-        {"evaluate_every": 2},
-        {"model": "mnist_cnn"},
-        {"data": {**BASE["data"], "clients": 21}},
-        {"data": {"split": {"minority_ratio": 0.3}, "name": "digits"}},
-        {"attacks": []},
-        {"aggregation": {"weights": "uniform"}},
-    ],
-)
-def test_every_field_changes_the_id(changes: dict[str, Any]) -> None:
-    assert trial_id(resolve(base(**changes))) != trial_id(resolve(base()))
 
 
 def test_fields_of_another_swept_component_are_left_out_and_known() -> None:
@@ -103,7 +69,6 @@ def test_fields_of_another_swept_component_are_left_out_and_known() -> None:
     assert "Did you mean 'beta'?" in problem.sentence
 
 
-RATIOS = st.floats(0.05, 0.9)
 RUNS = st.fixed_dictionaries(
     {
         "rounds": st.integers(1, 2**53),
@@ -111,12 +76,7 @@ RUNS = st.fixed_dictionaries(
             st.sampled_from(["digits", "mnist"]),
             st.fixed_dictionaries(
                 {"name": st.just("digits"), "clients": st.integers(20, 10**6)},
-                optional={
-                    "examples_per_client": st.none() | st.integers(1, 100),
-                    "split": st.fixed_dictionaries(
-                        {"minority_ratio": RATIOS}, optional={"minority": st.tuples(st.integers(0, 3), st.just(3.5))}
-                    ),
-                },
+                optional={"split": st.fixed_dictionaries({"minority_ratio": st.floats(0.05, 0.9)})},
             ),
         ),
         "model": st.sampled_from(["mlp", "mnist_cnn"]) | st.just({"name": "mlp", "hidden": [3, 4]}),
@@ -150,10 +110,3 @@ def test_reading_a_configuration_imports_nothing_heavy() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_no_field_of_a_component_takes_the_place_of_its_name() -> None:
-    for slot in SLOTS:
-        inside = {"name", *(other.field for other in SLOTS if other.path[:-1] == slot.path)}
-        for module in components(slot.folder).values():
-            assert inside.isdisjoint(module.Config.model_fields)

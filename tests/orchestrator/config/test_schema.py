@@ -53,20 +53,14 @@ def test_every_sweep_of_ours_is_valid(path: Path) -> None:
     ("old", "new"),
     [
         ("rounds: 4", "rounds: 0"),
-        ("rounds: 4", "rounds: four"),
         ("rounds: 4", "round: 4"),
         ("clients: 8", "clinets: 8"),
         ("name: digits", "name: digitz"),
-        ("alpha: 0.5", "alfa: 0.5"),
-        ("alpha: 0.5", "alpha: -1"),
-        ("hidden: [16]", "hidden: 16"),
         ("hidden: [16]", "hidden: [0]"),
         ("{lr: 0.1}", "{learning_rate: 0.1}"),
         ("aggregation: fedopt", "aggregation: fedop"),
         ("every: 2", "evry: 2"),
-        ("attacks: [sia,", "attacks: [sai,"),
         ("{grid_search: [0.1, 0.2]}", "{grid: [0.1, 0.2]}"),
-        ("{grid_search: [0.1, 0.2]}", "[0.1, 0.2]"),
         ("scheduler: asha", "scheduler: ahsa"),
         ("client_actors: 1", "client_actors: 0.5"),
         ("name: good", "nam: good"),
@@ -78,29 +72,18 @@ def test_what_is_wrong_is_invalid(old: str, new: str) -> None:
     assert not valid(GOOD.replace(old, new, 1))
 
 
-def test_a_slot_takes_the_fields_of_all_its_components_and_own_code_any() -> None:
+def test_a_slot_takes_the_fields_of_all_its_components_a_callable_and_own_code_any() -> None:
     assert valid(GOOD.replace("{lr: 0.1}", "{lr: 0.1, clip: 1.0}"))
     own = GOOD.replace("{lr: 0.1}", "{name: mine, width: 3}")
-    assert not valid(own)
-    assert valid(own.replace("name: good", "name: good\ncode: mine.py"))
-
-
-def test_a_callable_by_its_dotted_path() -> None:
+    assert not valid(own) and valid(own.replace("name: good", "name: good\ncode: mine.py"))
     named = GOOD.replace("{name: mlp, hidden: [16]}", '{name: "mine.nets:Net", args: {width: 3}}')
-    assert valid(named)
-    assert not valid(named.replace("mine.nets:Net", "mine.nets.Net"))
+    assert valid(named) and not valid(named.replace("mine.nets:Net", "mine.nets.Net"))
 
 
 def test_every_field_says_what_it_is() -> None:
-    def look(part: Any) -> None:
-        if isinstance(part, dict):
-            for name, field in part.get("properties", {}).items():
-                if isinstance(field, dict) and "default" in field and name != "name":
-                    assert field.get("description"), name
-            for one in part.values():
-                look(one)
-        elif isinstance(part, list):
-            for one in part:
-                look(one)
-
-    look(sweep_schema())
+    parts: list[Any] = [sweep_schema()]
+    while parts:
+        part = parts.pop()
+        parts += part if isinstance(part, list) else part.values() if isinstance(part, dict) else ()
+        for name, field in (part.get("properties", {}) if isinstance(part, dict) else {}).items():
+            assert name == "name" or "default" not in field or field.get("description"), name
