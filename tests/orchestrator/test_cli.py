@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,42 +48,27 @@ def test_all_problems_at_once(refused):
     assert "3 problems" in said
 
 
-def test_more_actors_than_the_machine_can_take(refused):
-    said = refused("--set", "resources.client_actors=4000")
-    assert "needs 4000 CPU" in said
-    assert "resources.client_actors" in said
+REFUSED = {
+    "more actors than the machine can take": (
+        ["resources.client_actors=4000"],
+        "needs 4000 CPU",
+    ),
+    "no GPU": (["base.training.device=cuda"], "base.training.device: no GPU was found here, and a trial needs one"),
+    "too few examples": (["base.data.examples_per_client=null", "base.data.clients=5000"], "5000"),
+    "an empty group": (["base.data.split.minority_ratio=0.01"], "leaves the minority empty"),
+    "absent data": (["base.data={name: femnist, clients: 8}", "data_root=nowhere"], "nowhere"),
+    "damaged data": (["base.data={name: mnist, clients: 8}", "data_root=."], "train-images-idx3-ubyte"),
+}
 
 
-def test_a_gpu_where_there_is_none(refused, monkeypatch):
+@pytest.mark.parametrize(("sets", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_run_here_is_refused(refused, tmp_path, monkeypatch, sets, sentence):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    said = refused("--set", "base.training.device=cuda")
-    assert "base.training.device: no GPU was found here, and a trial needs one" in said
-
-
-def test_more_clients_than_examples(refused):
-    said = refused("--set", "base.data.examples_per_client=null", "--set", "base.data.clients=5000")
-    assert "clients" in said
-    assert "5000" in said
-
-
-def test_a_ratio_that_leaves_a_group_empty(refused):
-    said = refused("--set", "base.data.split.minority_ratio=0.01")
-    assert "leaves the minority empty" in said
-    assert "minority_ratio" in said
-
-
-def test_an_absent_data_set_says_where_it_was_sought_and_how_to_get_it(refused, tmp_path):
-    said = refused("--set", "base.data={name: femnist, clients: 8}", "--set", f"data_root={tmp_path / 'nowhere'}")
-    assert str(tmp_path / "nowhere") in said
-
-
-def test_a_damaged_data_set(refused, tmp_path):
-    raw = tmp_path / "MNIST" / "raw"
-    raw.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "MNIST/raw").mkdir(parents=True)
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        (raw / f"{name}-ubyte.gz").write_bytes(gzip.compress(b"not images"))
-    said = refused("--set", "base.data={name: mnist, clients: 8}", "--set", f"data_root={tmp_path}")
-    assert "train-images-idx3-ubyte" in said
+        (tmp_path / f"MNIST/raw/{name}-ubyte.gz").write_bytes(gzip.compress(b"not images"))
+    assert sentence in refused(*(word for change in sets for word in ("--set", change)))
 
 
 def test_a_results_folder_of_another_sweep(refused, tmp_path):
@@ -109,36 +93,25 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(sweep, tmp_path, capsys):
     assert "nothing was started" in shown
 
 
-def test_a_report_on_nothing_is_refused(tmp_path, capsys):
-    assert main(["report", str(tmp_path)]) == 2
-    assert str(tmp_path) in capsys.readouterr().err
-
-
 def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
     """With a foreign ``datasets`` first on the path, ours is still the one that is imported."""
-    foreign = tmp_path / "site"
-    (foreign / "datasets").mkdir(parents=True)
-    (foreign / "datasets" / "__init__.py").write_text("foreign = True\n")
-    code = "import orchestrator, datasets; assert not hasattr(datasets, 'foreign'); print(datasets.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": str(foreign)}, cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    late = subprocess.run(
-        [sys.executable, "-c", "import datasets, orchestrator"],
-        env={"PYTHONPATH": str(foreign)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert late.returncode != 0
-    assert "import orchestrator first" in late.stderr
-    shutil.rmtree(foreign)
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets/__init__.py").write_text("foreign = True\n")
+
+    def python(code: str) -> subprocess.CompletedProcess[str]:
+        environment, command = {"PYTHONPATH": str(tmp_path)}, [sys.executable, "-c", code]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    first = python("import orchestrator, datasets; assert not hasattr(datasets, 'foreign')")
+    assert first.returncode == 0, first.stderr
+    late = python("import datasets, orchestrator")
+    assert late.returncode != 0 and "import orchestrator first" in late.stderr
 
 
-def test_ui_of_a_folder_without_runs_is_refused(tmp_path, capsys):
-    assert main(["ui", str(tmp_path)]) == 2
-    assert "holds no results" in capsys.readouterr().err
+@pytest.mark.parametrize("command", ["ui", "report"])
+def test_a_folder_without_runs_is_refused(tmp_path, capsys, command):
+    assert main([command, str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
 
 
 def test_the_first_line_comes_before_anything_slow_is_loaded(sweep, tmp_path):
@@ -158,13 +131,6 @@ sys.exit(main(["run", {str(sweep)!r}, "--results", {str(tmp_path / "results")!r}
     assert first.startswith("tiny: 4 trials on this machine (")
     assert loaded == "[]"
     assert done.returncode == 130
-
-
-def test_an_address_without_a_cluster_is_refused_before_anything_starts(refused):
-    port = free_port()
-    said = refused("--address", f"127.0.0.1:{port}")
-    assert f"--address: no Ray cluster answers at 127.0.0.1:{port}: connection refused" in said
-    assert "--address local starts Ray on this machine" in said
 
 
 def test_the_plan_for_a_cluster_is_not_measured_by_this_machine(sweep, monkeypatch, capsys):
@@ -190,7 +156,8 @@ def test_the_module_is_the_command(tmp_path):
     assert "none.yaml: no such file" in done.stderr
 
 
-def test_an_address_that_nobody_gave_is_not_blamed(refused, monkeypatch):
+def test_an_address_without_a_cluster_is_refused_and_blamed_if_it_was_given(refused, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
     assert refused().splitlines()[-2].startswith("run: ")
-    assert refused("--address", f"127.0.0.1:{free_port()}").splitlines()[-2].startswith("--address: ")
+    said = refused("--address", f"127.0.0.1:{(port := free_port())}")
+    assert f"--address: no Ray cluster answers at 127.0.0.1:{port}: connection refused" in said
