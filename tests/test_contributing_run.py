@@ -17,9 +17,6 @@ from rich.console import Console
 
 from algorithms.core.accounting import PrivacyEvent, epsilon
 from algorithms.core.messages import ClientUpdates
-from algorithms.core.noise import Normals
-from algorithms.privacy import global_dp
-from orchestrator.config.run import resolve
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.data import results, rows
 from orchestrator.report.summary import summary_markdown
@@ -122,8 +119,8 @@ def test_their_metrics_and_labels_are_in_the_table_that_closes_a_run(ran: Ran) -
     console, metrics = Console(width=200, record=True, file=io.StringIO()), ran.record["metrics"]
     console.print(summary_table(ran.trials, ran.swept, width=200))
     text = console.export_text()
-    words = {"Bars", "heavy ball", f"{metrics['epsilon']:.1f}", f"{metrics['correctness_gap']:.3f}"}
-    assert {word for word in words if word not in text} == set()
+    for word in ("Bars", "heavy ball", f"{metrics['epsilon']:.1f}", f"{metrics['correctness_gap']:.3f}"):
+        assert word in text
     assert {"gap", "momentum", "norm", "epsilon"} <= set(" ".join(text.splitlines()[:3]).split())
 
 
@@ -206,25 +203,3 @@ def test_one_client_moves_the_heavy_ball_by_no_more_than_the_account_believes(
     assert np.linalg.norm(with_it.astype(float) - without) <= 1 / clients + 1e-5
     assert kept["sent"].tobytes() == same["sent"].tobytes() == theta.tobytes()
     assert told == also
-
-
-@pytest.mark.parametrize("participation", ["fixed", "poisson"])
-def test_an_epsilon_holds_for_the_heavy_ball_where_some_clients_take_part(
-    examples: dict[str, Example], participation: str
-) -> None:
-    privacy = {"name": "global_dp", "noise_multiplier": 1.0}
-    fields = {"rounds": 2, "data": "bars", "model": "mlp", "aggregation": "heavy_ball", "privacy": privacy}
-    run = resolve(fields | {"participation": participation, "participation_rate": 0.5})
-    assert run.privacy.module.refusal(run.privacy.config, run) is None
-
-
-def test_after_a_poisson_round_the_momentum_is_released_whole_and_the_sum_by_the_expected_number(
-    examples: dict[str, Example],
-) -> None:
-    module, rng = examples["aggregation"].module, np.random.default_rng(0)
-    before, theta = rng.normal(size=(2, 6)).astype(np.float32)
-    updates, config = rng.normal(size=(3, 6)), module.Config(momentum=0.5)
-    moved, _, _ = module.apply(config, module.begin(config, before), theta, sent(updates))
-    silent = global_dp.Config(noise_multiplier=0.0, divisor=8.0)
-    released, _ = global_dp.release(silent, moved, sent(updates), Normals(6, rng))
-    assert released == pytest.approx(theta + 0.5 * (theta - before) + updates.sum(axis=0) / 8, abs=1e-5)
