@@ -12,8 +12,8 @@ from orchestrator.config.tune_section import Asha, MedianStopping, Optuna, Tune
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended
 from orchestrator.results.tables import as_table, write_table
-from orchestrator.scheduling.tuner import StoppingScheduler
 from orchestrator.scheduling.trials import trial_specs
+from orchestrator.scheduling.tuner import StoppingScheduler
 from tests.support.refusals import GOOD
 from tests.support.synthetic_results import seal
 
