@@ -4,14 +4,10 @@ Every error ends as a `DataError` whose text names the file, where it was looked
 """
 
 import hashlib
-import http.client
-import importlib
 import importlib.util
 import io
 import socket
-import tarfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,28 +60,19 @@ def require(dataset: str, paths: Sequence[Path], remedy: str) -> None:
         raise absence_error(dataset, f"{missing[0]}{more}", remedy)
 
 
-def in_sklearn(dataset: str, file: str) -> Path:
-    """Return where the installed scikit-learn keeps one of its tables; it is not imported, which takes seconds.
-
-    Raises:
-        DataError: scikit-learn is not installed.
-    """
+def in_sklearn(file: str) -> Path:
+    """Return where the installed scikit-learn keeps one of its tables; it is not imported, which takes seconds."""
     package = importlib.util.find_spec("sklearn")
-    if package is None or not package.submodule_search_locations:
-        raise DataError(
-            f"{dataset} is absent: scikit-learn, which contains it, is not installed. pip install scikit-learn"
-        )
-    return Path(package.submodule_search_locations[0]) / "datasets" / "data" / file
+    assert package and package.origin
+    return Path(package.origin).parent / "datasets" / "data" / file
 
 
-def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> None:
-    """Download a torchvision data set, in torchvision's layout and with its checksums.
-
-    torchvision shows its progress on stderr. Nothing is tried twice.
+def download(dataset: str, fetch: Callable[[], object], sought: str, remedy: str, allowed: bool) -> None:
+    """Download a data set. Nothing is tried twice.
 
     Args:
-        dataset: the name of the class in ``torchvision.datasets``.
-        root: the folder to download into.
+        dataset: what it is called in the error message.
+        fetch: downloads it; torchvision and huggingface_hub show their progress on stderr.
         sought: the files that are missing, for the error message.
         remedy: how else to get them, for the error message.
         allowed: whether downloading is allowed.
@@ -95,20 +82,12 @@ def fetch(dataset: str, root: Path, sought: str, remedy: str, allowed: bool) -> 
     """
     if not allowed:
         raise absence_error(dataset, sought, f"Downloading is off. {remedy}")
+    timeout = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(PATIENCE)  # torchvision sets no limit, so a silent network would block it forever
     try:
-        with _patience(PATIENCE):
-            getattr(importlib.import_module("torchvision.datasets"), dataset)(root, download=True)
-    except (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile.TarError) as error:
+        fetch()
+    except Exception as error:  # the kind of error depends on the library
         reason = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
         raise absence_error(dataset, sought, f"Downloading it failed ({reason}). {remedy}") from error
-
-
-@contextmanager
-def _patience(seconds: float) -> Iterator[None]:
-    """Limit how long new connections may take; torchvision sets no limit, so a silent network would block it forever."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
     finally:
-        socket.setdefaulttimeout(before)
+        socket.setdefaulttimeout(timeout)

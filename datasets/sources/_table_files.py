@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from datasets.federation import DataError
 from datasets.sources._own_files import PARTS, nearest, quoted, reason
@@ -41,18 +40,24 @@ class TableFile:
 
     def names(self) -> list[str]:
         """Return the names of the columns. Raises DataError if the file cannot be read or a name occurs twice."""
+        import pyarrow.parquet as pq
+        from pyarrow import csv
+
         with self._readable():
             if self.is_csv:
-                found = list(self.header or self._first_line())
+                names = csv.open_csv(self.path, **self._csv_options()).schema.names
             elif self.path.suffix.lower() == ".parquet":
-                import pyarrow.parquet as pq
-
-                found = list(pq.read_schema(self.path).names)
+                names = pq.read_schema(self.path).names
             else:
-                found = next(iter(_arrow(self.path).values())).column_names
-        if twice := sorted({name for name in found if found.count(name) > 1}):
+                names = next(iter(_arrow(self.path).values())).column_names
+        others = [name for name, sign in DELIMITERS.items() if len(names) == 1 and sign in names[0]]
+        if others and self.path.suffix.lower() == ".csv":
+            raise DataError(
+                f"data.delimiter: {self.path} has one column alone if {self.delimiter} separates them; write {others[0]}"
+            )
+        if twice := [name for name in names if names.count(name) > 1]:
             raise DataError(f"data.path: {self.path} has two columns of the name {quoted(twice[0])}")
-        return found
+        return list(names)
 
     def read(
         self, columns: Sequence[str], texts: Sequence[str] = (), nulls: Sequence[str] = NULLS
@@ -72,20 +77,23 @@ class TableFile:
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
+        from pyarrow import csv
 
         with self._readable():
             if self.is_csv:
-                tables = {"": self._csv(columns, texts, nulls)}
+                tables = {"": csv.read_csv(self.path, **self._csv_options(columns, texts, nulls))}
             elif self.path.suffix.lower() == ".parquet":
                 tables = {"": pq.read_table(self.path, columns=list(columns), memory_map=True)}
             else:
                 tables = {part: table.select(columns) for part, table in _arrow(self.path).items()}
-            whole = pa.concat_tables(tables.values(), promote_options="permissive")
-            for place, field in enumerate(whole.schema):
-                kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-                kind = pa.string() if field.name in texts else kind
-                whole = whole.set_column(place, field.name, whole[field.name].cast(kind))
-            frame = whole.to_pandas()
+            table = pa.concat_tables(tables.values(), promote_options="permissive")
+            if any(pa.types.is_binary(kind) for kind in table.schema.types) and self.is_csv:
+                raise ValueError("invalid UTF8")  # as pyarrow says it of a column that must be text
+            kinds = {
+                field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+                for field in table.schema
+            } | dict.fromkeys(texts, pa.string())
+            frame = table.cast(pa.schema(kinds)).to_pandas()
         if not len(frame):
             raise DataError(f"data.path: {self.path} has no row")
         return frame, [part for part, table in tables.items() for _ in range(len(table))] if len(tables) > 1 else None
@@ -100,9 +108,24 @@ class TableFile:
             )
         return self.path.is_file() and suffix in (".csv", ".tsv")
 
-    @property
-    def _separator(self) -> str:
-        return "\t" if self.path.suffix.lower() == ".tsv" else DELIMITERS[self.delimiter]
+    def _csv_options(
+        self, columns: Sequence[str] = (), texts: Sequence[str] = (), nulls: Sequence[str] = NULLS
+    ) -> dict[str, Any]:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        separator = "\t" if self.path.suffix.lower() == ".tsv" else DELIMITERS[self.delimiter]
+        return {
+            "read_options": csv.ReadOptions(column_names=self.header),
+            "parse_options": csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            "convert_options": csv.ConvertOptions(
+                include_columns=list(columns),
+                decimal_point=DECIMALS[self.decimal],
+                column_types=dict.fromkeys(texts, pa.string()),
+                null_values=list(nulls),
+                strings_can_be_null=True,
+            ),
+        }
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -111,7 +134,7 @@ class TableFile:
             yield
         except DataError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, NotImplementedError, csv.Error) as error:
+        except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
             if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
                 raise DataError(
                     f"data.path: {self.path} is in another encoding than UTF-8, such as Latin-1 (of Windows: CP1252); write "
@@ -119,50 +142,18 @@ class TableFile:
                 ) from error
             raise DataError(f"data.path: {self.path} cannot be read: {reason(error)}") from error
 
-    def _first_line(self) -> list[str]:
-        with self.path.open(encoding="utf-8-sig", newline="") as lines:
-            names = next(csv.reader(lines, delimiter=self._separator), [])
-        if not names:
-            raise DataError(f"data.path: {self.path} is empty")
-        others = [name for name, sign in DELIMITERS.items() if len(names) == 1 and sign in names[0]]
-        if others and self.path.suffix.lower() == ".csv":
-            raise DataError(
-                f"data.delimiter: {self.path} has one column alone if {self.delimiter} separates them; write {others[0]}"
-            )
-        return names
-
-    def _csv(self, columns: Sequence[str], texts: Sequence[str], nulls: Sequence[str]) -> pa.Table:
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
-        table = arrow_csv.read_csv(
-            self.path,
-            read_options=arrow_csv.ReadOptions(column_names=list(self.header) if self.header else None),
-            parse_options=arrow_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=list(columns),
-                decimal_point=DECIMALS[self.decimal],
-                column_types={name: pa.string() for name in texts},
-                null_values=list(nulls),
-                strings_can_be_null=True,
-            ),
-        )
-        if any(pa.types.is_binary(column.type) for column in table.columns):
-            raise ValueError("invalid UTF8")  # as pyarrow says it of a column that must be text
-        return table
-
 
 def _arrow(path: Path) -> dict[str, pa.Table]:
     """Return the mapped tables of an Arrow file, or of a folder of ``save_to_disk``, by part; "" if it is not divided."""
     import pyarrow as pa
 
     if path.is_file():
-        mapped = pa.memory_map(str(path))
+        file = pa.memory_map(str(path))
         try:
-            return {"": pa.ipc.open_file(mapped).read_all()}
+            return {"": pa.ipc.open_file(file).read_all()}
         except pa.ArrowInvalid:  # save_to_disk writes the streaming format
-            mapped.seek(0)
-            return {"": pa.ipc.open_stream(mapped).read_all()}
+            file.seek(0)
+            return {"": pa.ipc.open_stream(file).read_all()}
     if (saved := path / "dataset_dict.json").is_file():
         splits = json.loads(saved.read_text(encoding="utf-8"))["splits"]
         missing = [part for part in PARTS if part not in splits]
@@ -173,4 +164,4 @@ def _arrow(path: Path) -> dict[str, pa.Table]:
             )
         return {part: _arrow(path / part)[""] for part in (splits if missing else PARTS)}
     files = json.loads((path / "state.json").read_text(encoding="utf-8"))["_data_files"]
-    return {"": pa.concat_tables([_arrow(path / one["filename"])[""] for one in files])}
+    return {"": pa.concat_tables([_arrow(path / file["filename"])[""] for file in files])}

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from datasets import files
-from datasets.federation import DataError, Examples, Source
+from datasets.federation import Examples, Source
 from datasets.source_configs import HeldOutConfig
 
 LABEL = "Alzheimer MRI"
@@ -61,10 +61,17 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         DataError: a file is absent and cannot be downloaded, or its content is wrong.
     """
     folder = root / "alzheimer_mri" / "data"
-    missing = [part for part in PARTS if not _found(folder, part)]
-    if missing:
-        _fetch(folder, config.revision, _sought(folder, missing), download)
-    train, test = (parse(files.read(path), path) for path in (_only(folder, part) for part in PARTS))
+    if missing := [part for part in PARTS if not [*folder.glob(f"{part}*.parquet")]]:
+        sought = f"{' and '.join(f'{part}.parquet' for part in missing)} in {folder}"
+        place = {"local_dir": folder.parent, "allow_patterns": "data/*.parquet"}
+
+        def fetch() -> None:
+            hub = importlib.import_module("huggingface_hub")
+            hub.snapshot_download(REPOSITORY, repo_type="dataset", revision=config.revision, **place)
+
+        files.download("Alzheimer MRI", fetch, sought, REMEDY, download)
+    paths = [min(folder.glob(f"{part}*.parquet"), default=folder / f"{part}.parquet") for part in PARTS]
+    train, test = (parse(files.read(path), path) for path in paths)
     return Source("alzheimer", CLASSES, train, test)
 
 
@@ -91,40 +98,3 @@ def parse(content: bytes, path: Path) -> Examples:
                 path, f"the label in row {row} is {label}; it must be an integer in 0..{CLASSES - 1}"
             )
     return Examples(x, frame["label"].to_numpy(np.int64))
-
-
-def _found(folder: Path, part: str) -> list[Path]:
-    return sorted(folder.glob(f"{part}*.parquet"))
-
-
-def _only(folder: Path, part: str) -> Path:
-    """Return the one file of this part; raise DataError if there is none or more than one."""
-    found = _found(folder, part)
-    if not found:
-        raise files.absence_error("Alzheimer MRI", _sought(folder, [part]), REMEDY)
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise DataError(f"{folder} has {names}, and only one can be the data set. Delete the other")
-    return found[0]
-
-
-def _sought(folder: Path, parts: list[str]) -> str:
-    return f"{' and '.join(f'{part}.parquet' for part in parts)} in {folder}"
-
-
-def _fetch(folder: Path, revision: str, sought: str, allowed: bool) -> None:
-    """Download the parquet files of ``revision`` into ``folder``; raise DataError if that is not ``allowed`` or fails."""
-    if not allowed:
-        raise files.absence_error("Alzheimer MRI", sought, f"Downloading is off. {REMEDY}")
-    try:
-        hub = importlib.import_module("huggingface_hub")
-        hub.snapshot_download(
-            REPOSITORY,
-            repo_type="dataset",
-            revision=revision,
-            allow_patterns="data/*.parquet",
-            local_dir=folder.parent,
-        )
-    except Exception as error:  # the kind of error depends on the HTTP library that huggingface_hub uses
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise files.absence_error("Alzheimer MRI", sought, f"Downloading it failed ({reason}). {REMEDY}") from error

@@ -56,13 +56,16 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises:
         DataError: there are no files, or the content of a file is wrong.
     """
+    import pandas as pd
+
     places = [root / place for place in PLACES]
     place = next((place for place in places if _files(place, "train")), None)
     if place is None:
         sought = f"train/*.json and train*.parquet in {', '.join(map(str, places))}"
         raise files.absence_error("FEMNIST", sought, REMEDY)
     train, test = _pool(_files(place, "train")), _pool(_files(place, "test"))
-    first = _first_occurrences(np.concatenate([train.x, test.x]))
+    digests = [hashlib.blake2b(image.data, digest_size=16).digest() for part in (train, test) for image in part.x]
+    first = ~pd.Series(digests).duplicated().to_numpy()
     train, test = train[first[: len(train)]], test[first[len(train) :]]
     if not len(test):
         train, test = stratified.split(train.x, train.y, 10)
@@ -148,13 +151,6 @@ def _labels(labels: NDArray[Any], count: int) -> NDArray[np.int64]:
     if count and not (np.issubdtype(labels.dtype, np.integer) and labels.min() >= 0 and labels.max() < CLASSES):
         raise ValueError(f"labels must be integers in 0..{CLASSES - 1}")
     return labels.astype(np.int64)
-
-
-def _first_occurrences(x: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Return for each image whether no earlier image equals it, pixel by pixel, [n]."""
-    seen: dict[bytes, int] = {}
-    digests = (hashlib.blake2b(image.data, digest_size=16).digest() for image in x)
-    return np.array([seen.setdefault(digest, i) == i for i, digest in enumerate(digests)], np.bool_)
 
 
 def _check_background(train: Examples, place: Path) -> None:

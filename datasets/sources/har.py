@@ -12,11 +12,10 @@ nine files in Inertial Signals, all of them with one line per window. The publis
 of the files is checked instead.
 """
 
-import warnings
+import io
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets import files
@@ -86,20 +85,14 @@ def table(path: Path, columns: int) -> Floats:
     Raises:
         DataError: the file cannot be read, is empty, or has a line with other content.
     """
-    rows: list[NDArray[np.float64]] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how NumPy before 2.3 reports text that is not a number
-        for number, line in enumerate(files.read(path).splitlines(), start=1):
-            try:
-                rows.append(np.fromstring(line, sep=" "))
-            except (ValueError, DeprecationWarning) as error:
-                raise files.damage_error(path, f"line {number} holds something that is not a number") from error
-            if len(rows[-1]) != columns:
-                raise files.damage_error(path, f"line {number} has {len(rows[-1])} numbers instead of {columns}")
-    if not rows:
-        raise files.damage_error(path, "it is empty")
-    with np.errstate(over="ignore"):  # values beyond float32's range become infinite and are refused below
-        values = np.stack(rows).astype(np.float32)
+    content = files.read(path)
+    try:
+        with np.errstate(over="ignore"):  # values beyond float32's range become infinite and are refused below
+            values = np.loadtxt(io.BytesIO(content or b"nan"), ndmin=2).astype(np.float32)
+    except ValueError as error:
+        raise files.damage_error(path, error) from error
+    if values.shape[1] != columns:
+        raise files.damage_error(path, f"its lines have {values.shape[1]} numbers instead of {columns}")
     if not np.isfinite(values).all():
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
         raise files.damage_error(path, f"line {wrong[0] + 1} holds a number that is not finite")

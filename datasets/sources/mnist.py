@@ -11,6 +11,7 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets import files
@@ -42,42 +43,26 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         DataError: a file is absent and cannot be downloaded, or is not the published one.
     """
     folder = root / "MNIST" / "raw"
-    missing = [name for name in MD5 if _find(folder, name) is None]
+    missing = [name for name in MD5 if not any((folder / f"{name}{suffix}").is_file() for suffix in ("", ".gz"))]
     if missing:
-        files.fetch("MNIST", root, f"{', '.join(missing)} (or .gz) in {folder}", REMEDY, download)
-    return Source("mnist", 10, _examples(folder, "train"), _examples(folder, "t10k"))
+
+        def fetch() -> None:
+            from torchvision.datasets import MNIST
+
+            MNIST(root, download=True)
+
+        files.download("MNIST", fetch, f"{', '.join(missing)} (or .gz) in {folder}", REMEDY, download)
+    x, y, test_x, test_y = (_read(folder / name, *sums) for name, sums in MD5.items())
+    parts = ((x, y), (test_x, test_y))
+    train, test = (Examples(images[:, None], labels.astype(np.int64)) for images, labels in parts)
+    return Source("mnist", 10, train, test)
 
 
-def parse_idx(content: bytes) -> np.ndarray:
-    """Parse an IDX file of unsigned bytes into an array of the shape that the file states.
-
-    Raises:
-        ValueError: the file does not begin with the mark of an IDX file of unsigned bytes.
-
-    >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])).tolist()
-    [[7, 8, 9]]
-    """
-    if content[:3] != b"\0\0\x08" or len(content) < 4:
-        raise ValueError("it does not begin with the mark of an IDX file of unsigned bytes")
+def _read(path: Path, unpacked: str, packed: str) -> NDArray[np.uint8]:
+    """Read an IDX file of unsigned bytes, unpacked or as published: four bytes of which the last counts axes, then sizes."""
+    if path.is_file():
+        content = files.read(path, unpacked)
+    else:
+        content = gzip.decompress(files.read(path.with_name(f"{path.name}.gz"), packed))
     axes = content[3]
-    shape = np.frombuffer(content, ">u4", axes, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
-
-
-def _examples(folder: Path, part: str) -> Examples:
-    images, labels = _read(folder, f"{part}-images-idx3-ubyte"), _read(folder, f"{part}-labels-idx1-ubyte")
-    return Examples(images[:, None], labels.astype(np.int64))
-
-
-def _read(folder: Path, name: str) -> np.ndarray:
-    path = _find(folder, name)
-    if path is None:
-        raise files.absence_error("MNIST", f"{name} (or .gz) in {folder}", REMEDY)
-    unpacked, packed = MD5[name]
-    if path.suffix == ".gz":
-        return parse_idx(gzip.decompress(files.read(path, packed)))
-    return parse_idx(files.read(path, unpacked))
-
-
-def _find(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(np.frombuffer(content, ">u4", axes, offset=4))

@@ -178,7 +178,7 @@ def test_what_a_table_is_refused_for(tmp_path, changed, options, sentence):
     ("name", "content", "sentence"),
     [
         ("a.csv", b"1.5,2,0\n2.5,3,1\n", "has no header line: its first line holds 1.5, 2, 0"),
-        ("a.csv", b"", "is empty"),
+        ("a.csv", b"", "Empty CSV file"),
         ("a.csv", b"x,y\n1,0\n2\n", "cannot be read: CSV parse error"),
         ("a.csv", b"x,y\n", "has no row"),
         ("a.parquet", b"nonsense", "cannot be read"),
