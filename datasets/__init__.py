@@ -5,9 +5,8 @@ Reading order: `federation` (the data structures that every other module uses), 
 
 * ``sources/``: one file for each data set, the components of the slot ``data``;
 * ``splits/``: one file for each way to partition, the components of the slot ``data.split``;
-* `ungrouped`: builds a federation whose clients form a single group;
 * `stratified`: makes a test set with the same mixture of classes as the training set;
-* `roles`: assigns each example to exactly one purpose;
+* `roles`: assigns each example to exactly one purpose, and builds the federation;
 * `transforms`: rotation and brightness;
 * `files`: finds, checks and downloads published files;
 * `profile`: looks at own files and chooses the fields of their source.

@@ -17,7 +17,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, cast
 
@@ -50,7 +50,7 @@ def read_when(**conditions: Any) -> dict[str, Any]:
     Args:
         conditions: for each sibling field, the value, a tuple of values, or an `Above`.
     """
-    return {"read_when": {name: one if isinstance(one, tuple) else (one,) for name, one in conditions.items()}}
+    return {"read_when": {name: value if isinstance(value, tuple) else (value,) for name, value in conditions.items()}}
 
 
 def inherited(parent: type[Config], field: str, **conditions: Any) -> Any:
@@ -73,7 +73,7 @@ class Config(BaseModel):
 
         The reason is the end of a sentence, such as "is read only where transform is rotation; here it is none".
         """
-        return {name: reason for name in _conditional(type(self)) if (reason := self._unread(name))}
+        return {name: reason for name in type(self).model_fields if (reason := self._unread(name))}
 
     def _unread(self, name: str) -> str:
         """Return why the field ``name`` is not read; an empty string if it is read."""
@@ -97,17 +97,26 @@ def _condition(decider: str, allowed: tuple[Any, ...]) -> str:
     return f"{decider} is {' or '.join(map(str, allowed))}"
 
 
-@lru_cache(maxsize=1024)
-def _conditional(config: type[Config]) -> tuple[str, ...]:
-    """Return the fields that are not always read."""
-    return tuple(name for name in config.model_fields if _conditions(config, name))
-
-
-@lru_cache(maxsize=4096)
 def _conditions(config: type[Config], field: str) -> dict[str, tuple[Any, ...]]:
     extra = config.model_fields[field].json_schema_extra
-    found = extra.get("read_when", {}) if isinstance(extra, dict) else {}
-    return cast("dict[str, tuple[Any, ...]]", found)
+    conditions = extra.get("read_when", {}) if isinstance(extra, dict) else {}
+    return cast("dict[str, tuple[Any, ...]]", conditions)
+
+
+_caches: list[Any] = []
+
+
+def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    """Remember the last 256 answers of a function of hashable arguments that depend on code from outside, until `forget`."""
+    cached = lru_cache(maxsize=256)(function)
+    _caches.append(cached)
+    return cast("Callable[Asked, Answer]", cached)
+
+
+def forget() -> None:
+    """Clear the caches, so that files that were added or edited since the first look are found."""
+    for cached in _caches:
+        cached.cache_clear()
 
 
 @dataclass(frozen=True)
@@ -130,8 +139,8 @@ class Component(Generic[Contract, Fields]):
     @property
     def module(self) -> Contract:
         """The component's functions and constants, completed with the contract's defaults."""
-        found = complete(self.folder, self.name)
-        return cast(Contract, found.under(self.config) if found.varies else found)
+        component = complete(self.folder, self.name)
+        return cast(Contract, component.under(self.config) if component.varies else component)
 
     @property
     def title(self) -> str:
@@ -209,23 +218,23 @@ class Completed:
         raise AttributeError(f"the component {self._module.__name__!r} has no {name!r}, which its slot requires")
 
 
-@cache
+@remembered
 def components(folder: str) -> dict[str, ModuleType]:
     """Return the components of a slot, such as "algorithms.clustering", by name: its own, then those from outside."""
     own, others = own_components(folder), outside.loaded(folder)
     return own | {name: others[name] for name in sorted(others.keys() - own.keys())}
 
 
-@cache
+@remembered
 def own_components(folder: str) -> dict[str, ModuleType]:
     """Return the components that lie in the slot's folder in the checkout, by name, in alphabetical order."""
     package = importlib.import_module(folder)
-    names = sorted(found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_"))
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
     modules = {name: importlib.import_module(f"{folder}.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "Config")}
 
 
-@cache
+@remembered
 def complete(folder: str, name: str) -> Completed:
     """Return one component of a slot, completed with the defaults of the slot's contracts; KeyError if there is none."""
     contracts = getattr(importlib.import_module(folder), "CONTRACTS", ())
@@ -241,16 +250,18 @@ def described(folder: str) -> dict[str, Completed]:
     return _described(folder, outside.declared(folder))
 
 
-@cache
+@remembered
 def _described(folder: str, declared: tuple[outside.Declaration, ...]) -> dict[str, Completed]:
     contracts = (*getattr(importlib.import_module(folder), "CONTRACTS", ()), BaseContract)
     own = own_components(folder)
-    held = {one.name: Completed(one, contracts) for one in declared if one.name not in own}
-    others = {name: held.get(name) or complete(folder, name) for name in {*components(folder), *held} - own.keys()}
-    return {name: complete(folder, name) for name in own} | {name: others[name] for name in sorted(others)}
+    saved = {declaration.name: Completed(declaration, contracts) for declaration in declared}
+    others = sorted({*components(folder), *saved} - own.keys())
+    return {name: complete(folder, name) for name in own} | {
+        name: saved.get(name) or complete(folder, name) for name in others
+    }
 
 
-@cache
+@remembered
 def presets(folder: str) -> dict[str, tuple[str, Preset]]:
     """Return the presets of a slot by name, each with the name of its component."""
     return {
@@ -258,21 +269,3 @@ def presets(folder: str) -> dict[str, tuple[str, Preset]]:
         for component in components(folder)
         for name, preset in complete(folder, component).PRESETS.items()
     }
-
-
-_forgetters: list[Callable[[], None]] = [
-    one.cache_clear for one in (components, own_components, complete, presets, _described, _conditional, _conditions)
-]
-
-
-def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
-    """Remember the last 256 answers of a function of hashable arguments that depend on code from outside, until `forget`."""
-    found = lru_cache(maxsize=256)(function)
-    _forgetters.append(found.cache_clear)
-    return cast("Callable[Asked, Answer]", found)
-
-
-def forget() -> None:
-    """Clear the caches, so that files that were added or edited since the first look are found."""
-    for clear in _forgetters:
-        clear()

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from datasets.federation import DataError
+from datasets.federation import DataError, Examples
 
 PATIENCE = 10.0  # seconds without an answer after which a connection counts as dead
 
@@ -30,16 +29,44 @@ def read(path: Path, md5: str | None = None) -> bytes:
     return content
 
 
-def gray_levels(encoded: bytes | None, side: int) -> NDArray[np.uint8]:
-    """Return the gray levels [side, side] of an encoded image. Raises ValueError for another size, or what PIL raises."""
+def encoded_images(path: Path, side: int, classes: int, labels: Sequence[str] = ("label",)) -> Examples:
+    """Read a parquet file of Hugging Face with encoded images: the struct {bytes, path} in the column ``image``.
+
+    Args:
+        path: the file.
+        side: the height and width of every image.
+        classes: the number of classes.
+        labels: what the column with the labels may be called.
+
+    Returns:
+        Gray levels, uint8 [n, 1, side, side], and labels.
+
+    Raises:
+        DataError: the file is damaged; the message names it and the row.
+    """
+    import pandas as pd
     from PIL import Image
 
-    if encoded is None:
-        raise ValueError("it is empty")
-    image = Image.open(io.BytesIO(encoded))
-    if image.size != (side, side):  # the size is available before the image is decoded
-        raise ValueError(f"it has {image.width}x{image.height} pixels instead of {side}x{side}")
-    return np.asarray(image.convert("L"))
+    try:
+        frame = pd.read_parquet(io.BytesIO(read(path)))
+    except (ValueError, OSError) as error:  # pyarrow's own errors are one or the other
+        raise damage_error(path, " ".join(str(error).split())) from error
+    label = next((name for name in labels if name in frame), None)
+    if label is None or "image" not in frame:
+        raise damage_error(path, f"it has the columns {', '.join(frame)} and not image and {' or '.join(labels)}")
+    x = np.empty((len(frame), 1, side, side), np.uint8)
+    for row, encoded in enumerate(frame["image"]):
+        try:
+            image = Image.open(io.BytesIO(encoded["bytes"]))
+            if image.size != (side, side):  # the size is available before the image is decoded
+                raise ValueError(f"it has {image.width}x{image.height} pixels instead of {side}x{side}")
+            x[row, 0] = np.asarray(image.convert("L"))
+        except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
+            raise damage_error(path, f"the image in row {row} cannot be read ({error})") from error
+    if len(wrong := np.flatnonzero(~frame[label].isin(range(classes)))):
+        value = frame[label].iloc[wrong[0]]
+        raise damage_error(path, f"the label in row {wrong[0]} is {value}; it must be an integer in 0..{classes - 1}")
+    return Examples(x, frame[label].to_numpy(np.int64))
 
 
 def damage_error(path: Path, why: object) -> DataError:

@@ -7,14 +7,12 @@ that somebody sent must not make a file run that merely lies beside it.
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import site
 import sys
-import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Literal
@@ -53,30 +51,21 @@ def own_places() -> tuple[Path, ...]:
 
 
 def of(module: str) -> Origin:
-    """Return where Python would import ``module``, a dotted name, from, or has imported it from."""
-    parts = module.split(".")
-    if parts[0] in sys.stdlib_module_names:
+    """Return where Python would import the package at the top of ``module``, a dotted name, from, or has imported it from."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names:
         return Origin("python")
-    if not all(part.isidentifier() for part in parts):
-        return Origin("nowhere")
-    folders: Sequence[str] | None = None
-    for end in range(1, len(parts) + 1):
-        name = ".".join(parts[:end])
-        spec = _spec(name, folders)
-        if spec is None:
-            return Origin("elsewhere" if name in sys.modules else "nowhere")
-        if spec.has_location and spec.origin:
-            return _of_file(Path(spec.origin).resolve())
-        folders = list(spec.submodule_search_locations or ())
-    return Origin("elsewhere")
-
-
-def _spec(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
-    """What the import system says of a module, without importing the packages around it."""
-    if name in sys.modules:
-        return getattr(sys.modules[name], "__spec__", None)
-    found = (finder.find_spec(name, folders, None) for finder in sys.meta_path)
-    return next((spec for spec in found if spec is not None), None)
+    try:
+        spec = importlib.util.find_spec(top)
+    except ValueError:  # it was imported from nowhere, such as __main__, or can be no name
+        spec = None
+    if spec is None:
+        return Origin("elsewhere" if top in sys.modules else "nowhere")
+    files = [spec.origin] if spec.has_location and spec.origin else list(spec.submodule_search_locations or ())
+    places = [_of_file(Path(file).resolve()) for file in files] or [Origin("elsewhere")]
+    return max(
+        places, key=lambda origin: origin.kind == "elsewhere"
+    )  # a package without __init__ lies in several folders
 
 
 def _of_file(file: Path) -> Origin:
@@ -95,34 +84,29 @@ def is_installed(place: Path) -> bool:
 
 
 def holds(distribution: Distribution, file: Path) -> bool:
-    """Return whether a distribution installed ``file`` (without links), or is an editable install of the folder around it."""
+    """Return whether a distribution installed ``file`` (or into it; without links), or is an editable install around it."""
     folder = _editable_folder(distribution)
     if folder is not None:
         return file.is_relative_to(folder)
-    return file in {Path(str(distribution.locate_file(one))).resolve() for one in distribution.files or ()}
+    parts = (Path(str(distribution.locate_file(part))).resolve() for part in distribution.files or ())
+    return any(part.is_relative_to(file) for part in parts)
 
 
 def site_folders() -> tuple[Path, ...]:
     """Return the folders into which packages are installed. The working folder is none, whatever its name."""
-    known = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
-    known += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    known += [entry for entry in sys.path if Path(entry).name in SITES and Path(entry).resolve() != Path.cwd()]
-    return tuple(dict.fromkeys(Path(entry).resolve() for entry in known))
+    folders = [Path(entry).resolve() for entry in sys.path if Path(entry).name in SITES]
+    return tuple(folder for folder in folders if folder != Path.cwd())
 
 
 @cache
 def _editable_folders(sites: tuple[Path, ...]) -> tuple[Path, ...]:
     """The source folders of editable installs, without this checkout."""
-    found = (_editable_folder(one) for one in distributions(path=[str(folder) for folder in sites]))
-    return tuple(folder for folder in found if folder is not None and folder != CHECKOUT)
+    folders = map(_editable_folder, distributions(path=[str(folder) for folder in sites]))
+    return tuple(folder for folder in folders if folder is not None and folder != CHECKOUT)
 
 
 def _editable_folder(distribution: Distribution) -> Path | None:
     """The folder from which a distribution was installed editable; None if it was installed otherwise (PEP 610)."""
-    try:
-        said = json.loads(distribution.read_text("direct_url.json") or "{}")
-    except ValueError:
-        return None
-    if not said.get("dir_info", {}).get("editable"):
-        return None
-    return Path(unquote(urlsplit(said["url"]).path)).resolve()
+    source = json.loads(distribution.read_text("direct_url.json") or "{}")
+    editable = source.get("dir_info", {}).get("editable")
+    return Path(unquote(urlsplit(source["url"]).path)).resolve() if editable else None

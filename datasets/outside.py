@@ -37,10 +37,6 @@ class Offer:
     module: str
     origin: str
 
-    def load(self) -> ModuleType:
-        """Import the module. Whatever the module raises is passed on."""
-        return importlib.import_module(self.module)
-
 
 @dataclass(frozen=True, eq=False)
 class Declaration:
@@ -78,37 +74,30 @@ def room(folder: str) -> str:
     return folder.rpartition(".")[2]
 
 
-def offer(
-    found: Mapping[str, tuple[Offer, ...]],
-    reasons: Mapping[tuple[str, str], str] | None = None,
-    places: Iterable[Path] = (),
-) -> None:
+def offer(offers: Mapping[str, tuple[Offer, ...]], places: Iterable[Path] = ()) -> None:
     """Replace what own folders offer; the caches of `datasets.components` are the caller's to clear.
 
     Args:
-        found: the offers by room.
-        reasons: for files that are no components: by room and name, why, as a sentence.
+        offers: the offers by room.
         places: the files and folders that are own code.
     """
     origins.claim(places)
     _own.clear()
-    _own.update(found)
+    _own.update(offers)
     _reasons.clear()
-    _reasons.update(reasons or {})
-    offered = {(where, one.name) for where, offers in found.items() for one in offers}
-    declare([], forgotten=offered)
+    declare([], forgotten={(where, one.name) for where, several in offers.items() for one in several})
 
 
-def declare(found: Iterable[Declaration], forgotten: Collection[tuple[str, str]] = ()) -> None:
+def declare(declarations: Iterable[Declaration], forgotten: Collection[tuple[str, str]] = ()) -> None:
     """Add declarations that were saved with results, the latest of a component count, and forget those of rooms and names."""
     global _declared
-    kept = {key: one for key, one in _declared.items() if key not in forgotten}
-    _declared = kept | {(one.room, one.name): one for one in found}
+    others = {key: declaration for key, declaration in _declared.items() if key not in forgotten}
+    _declared = others | {(declaration.room, declaration.name): declaration for declaration in declarations}
 
 
 def declared(folder: str) -> tuple[Declaration, ...]:
     """Return what was declared by components of a slot, sorted by name."""
-    return tuple(one for (where, _), one in sorted(_declared.items()) if where == room(folder))
+    return tuple(declaration for (where, _), declaration in sorted(_declared.items()) if where == room(folder))
 
 
 def offers(folder: str) -> tuple[Offer, ...]:
@@ -119,24 +108,28 @@ def offers(folder: str) -> tuple[Offer, ...]:
 def loaded(folder: str) -> dict[str, ModuleType]:
     """Return the offered modules by name, without those that cannot be imported (`why_not`)."""
     modules: dict[str, ModuleType] = {}
-    for one in offers(folder):
-        if (found := origins.of(one.module)).kind == "elsewhere":
-            place = f"{one.module} of {one.origin} would be imported from {found.file}, which is no installed package"
-            _reasons[room(folder), one.name] = place
-            continue
-        try:
-            module = one.load()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # another's code may raise anything
-            why = cause(error)
-            own = why if why.startswith(one.origin) else f"{one.origin}: {why}"
-            _reasons[room(folder), one.name] = f"{own}; so {one.name} cannot be imported"
-            continue
-        if hasattr(module, "Config"):
-            modules.setdefault(one.name, module)
+    for offered in offers(folder):
+        name, source, origin = offered.name, offered.origin, origins.of(offered.module)
+        if origin.kind == "elsewhere":
+            reason = f"{offered.module} of {source} would be imported from {origin.file}, which is no installed package"
         else:
-            _reasons[room(folder), one.name] = f"{one.name} of {one.origin} has no class Config, so it is no component"
+            try:
+                module = importlib.import_module(offered.module)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # another's code may raise anything
+                why = cause(error)
+                reason = f"{why if why.startswith(source) else f'{source}: {why}'}; so {name} cannot be imported"
+            else:
+                reason = (
+                    ""
+                    if hasattr(module, "Config")
+                    else f"{name} of {source} has no class Config, so it is no component"
+                )
+        if reason:
+            _reasons[room(folder), name] = reason
+        else:
+            modules.setdefault(name, module)
     return modules
 
 
@@ -159,8 +152,8 @@ def cause(error: BaseException) -> str:
         text = type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]
-    own = [one for one in frames if one.filename not in (__file__, importlib.__file__)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    own = [frame for frame in frames if frame.filename not in (__file__, importlib.__file__)]
     return f"{own[-1].filename}, line {own[-1].lineno}: {text}" if own else text
 
 
@@ -170,15 +163,14 @@ def installed() -> dict[str, tuple[Offer, ...]]:
 
     Metadata that merely lie in the working folder, where Python looks, too, are those of no installed distribution.
     """
-    found: dict[str, tuple[Offer, ...]] = {}
-    every = metadata.entry_points()
-    for group in sorted(one for one in every.groups if one.startswith(GROUP)):
-        where = group.removeprefix(GROUP)
-        for point in every.select(group=group):
+    offers: dict[str, tuple[Offer, ...]] = {}
+    points = metadata.entry_points()
+    for group in sorted(group for group in points.groups if group.startswith(GROUP)):
+        for point in points.select(group=group):
             if (dist := point.dist) and _is_installed(dist):
                 offered = Offer(point.name, point.module, f"{dist.name} {dist.version}")
-                found[where] = (*found.get(where, ()), offered)
-    return found
+                offers[point.group.removeprefix(GROUP)] = (*offers.get(point.group.removeprefix(GROUP), ()), offered)
+    return offers
 
 
 def builds_models(file: Path) -> bool:

@@ -18,15 +18,20 @@ There are none unless the data set's configuration asks for them, and then no tr
 they come last, the examples that measure accuracy are some of those that measure it without validation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from datasets.federation import Ints, Source
+from datasets.federation import Examples, Federation, Floats, Ints, Preparation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
+from datasets.transforms import Transform
 
 NOBODY = -1
+NONE = np.empty(0, np.int64)
+Wearing = Callable[[Ints, Ints], tuple[Ints, Ints, NDArray[Any]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +55,8 @@ class Roles:
     nonmembers: Ints
     nonmember_owner: Ints
     shadow: Ints
-    validation: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    validation_owner: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    validation: Ints = field(default_factory=NONE.copy)
+    validation_owner: Ints = field(default_factory=NONE.copy)
 
     @property
     def sizes(self) -> Ints:
@@ -75,6 +80,61 @@ class Roles:
         nobody = np.concatenate([self.nonmembers[self.nonmember_owner == NOBODY], self.shadow]).astype(np.int64)
         theirs = source.subjects[np.concatenate(self.clients)]
         return not np.isin(source.subjects[nobody], theirs).all()
+
+    def federation(
+        self,
+        source: Source,
+        groups: Ints | None = None,
+        group_names: tuple[str, ...] = ("all",),
+        client_names: tuple[str, ...] = (),
+        transform: Transform = "none",
+        strengths: tuple[Floats, Floats] | None = None,
+        wearing: Wearing = lambda rows, owner: (rows, owner, np.zeros(len(rows), np.float32)),
+    ) -> Federation:
+        """Build the federation, with training and test examples ready for the model: one group, unless more is said.
+
+        Args:
+            source: the data set.
+            groups: [clients] index of each client's group in ``group_names``; None: one group.
+            group_names: names of the groups.
+            client_names: [clients] names of the clients, where the data say them.
+            transform: what the clients' examples are transformed by.
+            strengths: the transform's strength for each client [clients] and for each training example [n train]; None:
+                zero.
+            wearing: returns, for test or validation examples and their owners, the examples [m] that are prepared, whose
+                transform each gets, and its strength.
+        """
+        source, clients = source.fitted(self.shadow), len(self.clients)
+        prepare = Preparation(transform, source.fill, source.mean, source.std)
+        of_client, of_example = strengths or (np.zeros(clients, np.float32), np.zeros(len(self.owner), np.float32))
+
+        def ready(rows: Ints, owner: Ints) -> tuple[Examples, Ints]:
+            rows, owner, amounts = wearing(rows, owner)
+            return prepare.examples(source, rows, amounts), owner
+
+        test, test_owner = ready(self.test, self.test_owner)
+        validation, validation_owner = ready(self.validation, self.validation_owner)
+        return Federation(
+            name=source.name,
+            classes=source.classes,
+            train=prepare.examples(source, np.concatenate(self.clients), of_example),
+            offsets=np.concatenate([[0], np.cumsum(self.sizes)]),
+            groups=np.zeros(clients, np.int64) if groups is None else groups,
+            group_names=group_names,
+            strengths=of_client,
+            example_strengths=of_example,
+            test=test,
+            test_owner=test_owner,
+            nonmembers=source.examples(self.nonmembers),
+            nonmember_owner=self.nonmember_owner,
+            shadow=source.examples(self.shadow),
+            prepare=prepare,
+            validation=validation,
+            validation_owner=validation_owner,
+            strangers=self.strangers(source),
+            client_names=client_names,
+            unused=self.unused(source),
+        )
 
 
 def assigned(
@@ -102,28 +162,21 @@ def assigned(
     return Roles(tuple(clients), *owned(*test), *owned(*nonmembers), shadow, *owned(*validation))
 
 
-NONE = np.empty(0, np.int64)
-
-
 def shortages(config: SourceConfig, source: Source) -> list[str]:
     """Return why ``source`` is too small for the configuration, a sentence each that opens with the dotted key concerned."""
     if isinstance(config, HeldOutConfig):
         return too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(config, source)
-    if isinstance(config, SharedTestConfig):
-        return too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(config, source)
-    raise _no_layout(config)
+    assert isinstance(config, SharedTestConfig)
+    return too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(config, source)
 
 
 def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
     """Assign examples at random: equally many to each client, and the configured numbers to the other purposes.
 
     Args:
-        config: the fields of the data set; `shortages` must be empty for it.
+        config: the fields of the data set, a `SharedTestConfig` or a `HeldOutConfig`; `shortages` must be empty for it.
         source: the data set.
         rng: the generator.
-
-    Raises:
-        TypeError: ``config`` is neither a `SharedTestConfig` nor a `HeldOutConfig`.
     """
     training = rng.permutation(len(source.train))
     testing = rng.permutation(len(source.test)) + len(source.train)
@@ -133,21 +186,14 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
         tests, nonmembers, validation, rest = np.split(own, np.cumsum(_hold_outs(config, each)), axis=1)
         shadow = testing[: config.shadow_size]
         return assigned([*rest], shadow, ([*tests], NONE), ([*nonmembers], NONE), ([*validation], NONE))
-    if isinstance(config, SharedTestConfig):
-        # The shadow set comes first, so that it stays the same when the number of clients is swept.
-        shadow, rest = np.split(training, [config.shadow_size])
-        each = _examples_per_client(config, len(rest))
-        sizes = *test_sizes(config, len(testing)), config.validation_size
-        test, nonmembers, validation, _ = np.split(testing, np.cumsum(sizes))
-        clients = rest[: config.clients * each].reshape(config.clients, each)
-        return assigned([*clients], shadow, ((), test), ((), nonmembers), ((), validation))
-    raise _no_layout(config)
-
-
-def _no_layout(config: SourceConfig) -> TypeError:
-    return TypeError(
-        f"{type(config).__module__}.Config must be a SharedTestConfig or a HeldOutConfig to be partitioned evenly"
-    )
+    assert isinstance(config, SharedTestConfig)
+    # The shadow set comes first, so that it stays the same when the number of clients is swept.
+    shadow, rest = np.split(training, [config.shadow_size])
+    each = _examples_per_client(config, len(rest))
+    sizes = *test_sizes(config, len(testing)), config.validation_size
+    test, nonmembers, validation, _ = np.split(testing, np.cumsum(sizes))
+    clients = rest[: config.clients * each].reshape(config.clients, each)
+    return assigned([*clients], shadow, ((), test), ((), nonmembers), ((), validation))
 
 
 def _examples_per_client(config: SourceConfig, available: int) -> int:

@@ -40,12 +40,14 @@ def place(config: OwnFilesConfig, root: Path) -> Path:
         raise DataError("data.path: is missing; it is the file or folder, relative to the folder of the sweep file")
     try:
         path = root / Path(config.path).expanduser()
+        neighbors = [file.name for file in path.parent.glob("*")]
         if path.exists():
             return path
-        neighbors = sorted(file.name for file in path.parent.iterdir()) if path.parent.is_dir() else []
     except (OSError, RuntimeError, ValueError) as error:
         raise DataError(f"data.path: {quoted(config.path)} cannot be read: {reason(error)}") from error
-    raise DataError(f"data.path: there is no {shortened(str(path), MOST_OF_PATH)}{nearest(path.name, neighbors)}")
+    raise DataError(
+        f"data.path: there is no {shortened(str(path), MOST_OF_PATH)}{nearest(path.name, sorted(neighbors))}"
+    )
 
 
 def quoted(name: str) -> str:
@@ -67,13 +69,13 @@ def reason(error: Exception) -> str:
     return shortened(" ".join(str(getattr(error, "strerror", None) or error).split()), MOST_OF_PATH)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ". Did you mean ...?" for the nearest known name; empty if none is near.
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return ". Did you mean ...?" for the nearest of ``names``; empty if none is near.
 
     >>> nearest("outcom", ["age", "outcome"])
     ". Did you mean 'outcome'?"
     """
-    by_case = {one.lower(): one for one in known}
+    by_case = {candidate.lower(): candidate for candidate in names}
     near = difflib.get_close_matches(name.lower(), by_case, 1, 0.6)
     return f". Did you mean {by_case[near[0]]!r}?" if near else ""
 
@@ -85,32 +87,15 @@ def ordered(values: Iterable[str]) -> tuple[str, ...]:
     (('2', '10'), ('a1', 'b'))
     """
     distinct = set(values)
-    whole = all(re.fullmatch(r"-?\d{1,18}", one) for one in distinct)
-    return tuple(sorted(distinct, key=lambda one: (int(one), one) if whole else (0, one)))
+    whole = all(re.fullmatch(r"-?\d{1,18}", text) for text in distinct)
+    return tuple(sorted(distinct, key=lambda text: (int(text), text) if whole else (0, text)))
 
 
 def numbered(values: Iterable[str]) -> tuple[Ints, tuple[str, ...]]:
     """Return the distinct ``values`` in order, behind the index of each value [n] into them."""
     names = ordered(values := list(values))
     index = {name: i for i, name in enumerate(names)}
-    return np.array([index[one] for one in values], np.int64), names
-
-
-@dataclass(frozen=True, eq=False)
-class Owners:
-    """Whose each example is.
-
-    Attributes:
-        subjects: [n] index into ``names``.
-        names: the clients in the data, in order.
-        groups: [clients] index into ``group_names``; None: there are no groups.
-        group_names: the groups, in order.
-    """
-
-    subjects: Ints
-    names: tuple[str, ...]
-    groups: Ints | None = None
-    group_names: tuple[str, ...] = ()
+    return np.array([index[value] for value in values], np.int64), names
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +105,13 @@ class Division:
     Attributes:
         y: [n] classes from 0.
         class_names: the classes, in the order of their numbers.
-        owners: whose each example is; None: unknown.
+        owners: the client and the groups of each example, as `Source` has them; empty: unknown.
         test: [n] which examples are the test part.
     """
 
     y: Ints
     class_names: tuple[str, ...]
-    owners: Owners | None
+    owners: Mapping[str, Any]
     test: Mask
 
 
@@ -146,46 +131,40 @@ def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping
         DataError: labels, groups or parts are unfit; or a class has no training example, or a subject is divided.
     """
     y, class_names = labels(rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key)
-    whose = owners(rows["client"], rows.get("group"), where.get("group", "")) if "client" in rows else None
+    owner = owners(rows["client"], rows.get("group"), where.get("group", "")) if "client" in rows else {}
     about, subjects = numbered(rows["subject"]) if "subject" in rows else (None, ())
-    place_of_parts = where.get("part", file)
+    parts = where.get("part", file)
     if "part" in rows:
         words = rows["part"].str.strip().str.lower()
         if len(wrong := rows["part"][~words.isin(PARTS)]):
             raise DataError(
-                f"data.part: {place_of_parts} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}; train and test are allowed"
+                f"data.part: {parts} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}; train and test are allowed"
             )
         test = (words == "test").to_numpy(np.bool_)
         if about is not None and len(both := np.intersect1d(about[test], about[~test])):
             raise DataError(
-                f"data.part: {place_of_parts} has the rows of {subjects[both[0]]!r} (of data.subject) in both parts, train "
-                "and test"
+                f"data.part: {parts} has the rows of {subjects[both[0]]!r} (of data.subject) in both parts, train and test"
             )
-    else:
-        test = _drawn_test(config, y, whose, about, file)
+    elif about is None:
+        test = stratified.part(config.test_share, y, owner.get("subjects"))
+    else:  # a share of the subjects, stratified by their commonest class and first client
+        _, first = np.unique(about, return_index=True)
+        if len(first) < 2:
+            raise DataError(f"data.subject: {file} has one subject alone; two are needed at least, one for each part")
+        counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
+        np.add.at(counts, (about, y), 1)
+        clients = owner["subjects"][first] if owner else None
+        test = stratified.part(config.test_share, counts.argmax(axis=1), clients)[about]
     for part, chosen in zip(PARTS, (~test, test), strict=True):
         if not chosen.any():
-            raise DataError(f"data.part: {place_of_parts} has no {part} example")
+            raise DataError(f"data.part: {parts} has no {part} example")
     if len(without := np.setdiff1d(y, y[~test])):
         row = rows.index[int((y == without[0]).argmax())]
         raise DataError(
             f"data.path: the class of row {row + 1} has {(y == without[0]).sum()} examples, none of them in the training "
             "part; leave the class out, or get more of it"
         )
-    return Division(y, class_names, whose, test)
-
-
-def _drawn_test(config: OwnFilesConfig, y: Ints, whose: Owners | None, about: Ints | None, file: str) -> Mask:
-    """Draw ``test_share``, stratified by client and class: examples, or subjects by their commonest class and first client."""
-    owner = None if whose is None else whose.subjects
-    if about is None:
-        return stratified.part(config.test_share, y, owner)
-    subjects, first = np.unique(about, return_index=True)
-    if len(subjects) < 2:
-        raise DataError(f"data.subject: {file} has one subject alone; two are needed at least, one for each part")
-    counts = np.zeros((len(subjects), int(y.max()) + 1), np.int64)
-    np.add.at(counts, (about, y), 1)
-    return stratified.part(config.test_share, counts.argmax(axis=1), None if owner is None else owner[first])[about]
+    return Division(y, class_names, owner, test)
 
 
 def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints, tuple[str, ...]]:
@@ -225,8 +204,8 @@ def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints
     return y.astype(np.int64), names
 
 
-def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: str = "") -> Owners:
-    """Return whose each example is.
+def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: str = "") -> dict[str, Any]:
+    """Return the client and the groups of each example, as `Source` has them.
 
     Args:
         clients: [n] the client of each example.
@@ -238,7 +217,7 @@ def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: s
     """
     subjects, names = numbered(clients)
     if groups is None:
-        return Owners(subjects, names)
+        return {"subjects": subjects, "subject_names": names}
     of_row, group_names = numbered(groups)
     if unfit := [name for name in group_names if not GROUP.fullmatch(name)]:
         raise DataError(
@@ -252,34 +231,32 @@ def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: s
             f"data.group: {where} must be the same in all examples of a client; those of {names[wrong[0]]!r} have "
             f"{' and '.join(several)}"
         )
-    return Owners(subjects, names, of_client, group_names)
+    return {"subjects": subjects, "subject_names": names, "subject_groups": of_client, "group_names": group_names}
 
 
-def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], called: Sequence[str] | None = None) -> Mask | slice:
-    """Return which examples are kept: all, or the first of equal ones.
+def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], names: Sequence[str] | None = None) -> Mask | slice:
+    """Return which examples [n] remain: all, or the first of equal ones.
 
     Args:
         config: the component's fields.
-        keys: [n] equal for equal examples; not asked for where duplicates are kept.
-        called: [n] what the examples are called in a message; None: by their row.
+        keys: [n] equal for equal examples.
+        names: [n] what the examples are called in a message; None: by their row.
 
     Raises:
         DataError: two examples are equal, and duplicates are refused.
     """
-    if config.duplicates == "keep":
-        return slice(None)
     first: dict[Hashable, int] = {}
-    earlier = np.array([first.setdefault(key, row) for row, key in enumerate(keys)])
-    kept: Mask = earlier == np.arange(len(earlier))
-    if config.duplicates == "refuse" and not kept.all():
-        row = int(kept.argmin())
-        one, other = (called[place] if called else f"row {place + 1}" for place in (earlier[row], row))
+    earlier = np.array([first.setdefault(key, row) for row, key in enumerate(keys)])  # the first that is equal
+    repeated: Mask = earlier < np.arange(len(earlier))
+    if config.duplicates == "refuse" and repeated.any():
+        row = int(repeated.argmax())
+        original, copy = (names[place] if names else f"row {place + 1}" for place in (earlier[row], row))
         raise DataError(
-            f"data.duplicates: {(~kept).sum()} of {len(kept)} examples repeat earlier ones (first: {other} equals {one}). A "
-            "copy of a member among the non-members spoils membership inference: write duplicates: drop to leave the "
-            "repetitions out, or keep"
+            f"data.duplicates: {repeated.sum()} of {len(repeated)} examples repeat earlier ones (first: {copy} equals "
+            f"{original}). A copy of a member among the non-members spoils membership inference: write duplicates: drop to "
+            "leave the repetitions out, or keep"
         )
-    return slice(None) if kept.all() else kept
+    return ~repeated if config.duplicates == "drop" and repeated.any() else slice(None)
 
 
 def keys(x: NDArray[Any], labels: Iterable[Hashable]) -> Iterator[Hashable]:
@@ -293,22 +270,17 @@ def build(name: str, x: NDArray[Any], division: Division, statistics: str = "non
 
     Args:
         name: the name of the data set in messages.
-        x: [n, ...] uint8 or float32; where the parts are contiguous, they are views of it.
+        x: [n, ...] uint8 or float32.
         division: their classes, owners and test part.
         statistics: whose mean of each channel (axis 1) is subtracted, and by whose deviation is divided (a constant
             channel is only moved to zero): "server", of the shadow set, "all_clients", of the training part, or "none".
     """
-    y, test, whose = division.y, division.test, division.owners
-    train, held_out = (Examples(x[_view(rows)], y[rows]) for rows in (~test, test))
-    source = Source(name, len(division.class_names), train, held_out, class_names=division.class_names)
-    if whose is not None:
-        source = replace(
-            source,
-            subjects=np.concatenate([whose.subjects[~test], whose.subjects[test]]),
-            subject_names=whose.names,
-            subject_groups=whose.groups,
-            group_names=whose.group_names,
-        )
+    test, owners = division.test, dict(division.owners)
+    train, held_out = (Examples(x[rows], division.y[rows]) for rows in (~test, test))
+    if owners:
+        owners["subjects"] = np.concatenate([owners["subjects"][~test], owners["subjects"][test]])
+    classes = division.class_names
+    source = Source(name, len(classes), train, held_out, class_names=classes, **owners)
     if statistics == "none":
         return source
 
@@ -327,12 +299,6 @@ def refuse_lonely(config: StatisticsConfig) -> None:
             f"data.shadow_size leaves it {config.shadow_size} (at least {FEWEST_OF_SERVER}); raise that, or write "
             "all_clients, which voids every epsilon"
         )
-
-
-def _view(rows: Mask) -> Ints | slice:
-    """Return an index of ``rows`` that makes a view if they are next to one another, so that a mapped file stays one."""
-    chosen = np.flatnonzero(rows)
-    return slice(chosen[0], chosen[-1] + 1) if chosen[-1] - chosen[0] + 1 == len(chosen) else chosen
 
 
 def channel_statistics(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:

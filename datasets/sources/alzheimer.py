@@ -16,14 +16,12 @@ the struct {bytes, path} of an encoded image, and ``label``, integers 0..3 in th
 """
 
 import importlib
-import io
 from pathlib import Path
 
-import numpy as np
 from pydantic import Field
 
 from datasets import files
-from datasets.federation import Examples, Source
+from datasets.federation import Source
 from datasets.source_configs import HeldOutConfig
 
 LABEL = "Alzheimer MRI"
@@ -71,30 +69,5 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 
         files.download("Alzheimer MRI", fetch, sought, REMEDY, download)
     paths = [min(folder.glob(f"{part}*.parquet"), default=folder / f"{part}.parquet") for part in PARTS]
-    train, test = (parse(files.read(path), path) for path in paths)
+    train, test = (files.encoded_images(path, SIDE, CLASSES) for path in paths)
     return Source("alzheimer", CLASSES, train, test)
-
-
-def parse(content: bytes, path: Path) -> Examples:
-    """Decode the images, uint8 [n, 1, 128, 128], and labels in 0..3 of a parquet file.
-
-    Raises:
-        DataError: the file is damaged; the message names the file ``path`` and the row.
-    """
-    import pandas as pd
-
-    try:
-        frame = pd.read_parquet(io.BytesIO(content), columns=["image", "label"])
-    except (ValueError, OSError) as error:  # pyarrow's own errors are one or the other
-        raise files.damage_error(path, " ".join(str(error).split())) from error
-    x = np.empty((len(frame), 1, SIDE, SIDE), np.uint8)
-    for row, (image, label) in enumerate(zip(frame["image"], frame["label"], strict=True)):
-        try:
-            x[row, 0] = files.gray_levels(image["bytes"], SIDE)
-        except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
-            raise files.damage_error(path, f"the image in row {row} cannot be read ({error})") from error
-        if label not in range(CLASSES):
-            raise files.damage_error(
-                path, f"the label in row {row} is {label}; it must be an integer in 0..{CLASSES - 1}"
-            )
-    return Examples(x, frame["label"].to_numpy(np.int64))

@@ -9,16 +9,11 @@
 
 Examples of type uint8 are pixels and scaled to [0, 1]; other numbers become float32 and are taken as they are, unless
 ``standardize`` is set. NaN, infinite numbers, continuous labels and equal examples are refused.
-
-An array in an .npz that is not compressed (``np.savez``) is mapped, so what no client has is never held in memory if the
-training part lies before or behind the test part (``part``); otherwise the examples are held once, in their own type.
-Compressed files and .safetensors are held in memory once.
 """
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from datasets.components import inherited
 from datasets.federation import DataError, Source
@@ -60,89 +55,49 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     import pandas as pd
 
     path = own.place(config, root)
-    roles = {"x": config.x, "y": config.y, "client": config.client, "group": config.group, "part": config.part}
-    keys = {role: key for role, key in roles.items() if key}
+    fields = {"x": config.x, "y": config.y, "client": config.client, "group": config.group, "part": config.part}
+    keys = {field: key for field, key in fields.items() if key}
     if config.group and not config.client:
         raise DataError("data.group: is the group of a client; name the array with the clients in data.client")
-    arrays = read(path, keys)
-    x = examples(arrays.pop("x"), config.x)
-    columns = {role: flat(role, keys[role], array) for role, array in arrays.items()}
-    for role, column in columns.items():
-        if len(column) != len(x):
+    with opened(path) as file:
+        for field, key in keys.items():
+            if key not in file:
+                near = own.nearest(key, file) or f". It has {', '.join(map(own.shortened, sorted(file)))}"
+                raise DataError(f"data.{field}: {path.name} has no array {own.quoted(key)}{near}")
+        columns = {field: file[key] for field, key in keys.items()}
+    x = examples(columns.pop("x"), config.x)
+    for field, array in columns.items():
+        columns[field] = flat(field, keys[field], array)
+        if len(array) != len(x):
             raise DataError(
-                f"data.{role}: array {keys[role]!r} has {len(column)} entries, and {config.x!r} has {len(x)} examples"
+                f"data.{field}: array {keys[field]!r} has {len(array)} entries, and {config.x!r} has {len(x)} examples"
             )
-    rows = pd.DataFrame({"label" if role == "y" else role: column for role, column in columns.items()})
+    rows = pd.DataFrame(columns).rename(columns={"y": "label"})
     if config.part:
         rows["part"] = rows["part"].replace({"0": "train", "1": "test"})
-    where = {"label" if role == "y" else role: f"array {key!r}" for role, key in keys.items()}
-    kept = own.distinct(config, own.keys(x, rows["label"]))
-    x, division = x[kept], own.divide(config, rows[kept], path.name, where, "data.y")
+    where = {"label" if field == "y" else field: f"array {key!r}" for field, key in keys.items()}
+    different = own.distinct(config, own.keys(x, rows["label"]))
+    division = own.divide(config, rows[different], path.name, where, "data.y")
     if config.standardize:
         own.refuse_lonely(config)
-    return own.build(path.name, x, division, config.statistics if config.standardize else "none")
-
-
-def read(path: Path, keys: dict[str, str]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file.
-
-    Args:
-        path: the file.
-        keys: for each field, the name of its array.
-
-    Raises:
-        DataError: the file cannot be read, or has no array of a name.
-    """
-    there = names(path)
-    for field, key in keys.items():
-        if key not in there:
-            known = own.nearest(key, there) or f". It has {', '.join(map(own.shortened, sorted(there)))}"
-            raise DataError(f"data.{field}: {path.name} has no array {own.quoted(key)}{known}")
-    with _readable(path):
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                mapped = {field: _mapped(path, key) for field, key in keys.items()}
-                return {field: file[keys[field]] if array is None else array for field, array in mapped.items()}
-        with safe_open(path, "np") as file:
-            return {field: file.get_tensor(key) for field, key in keys.items()}
-
-
-def names(path: Path) -> list[str]:
-    """Return the names of the arrays of a file. Raises DataError if it cannot be read."""
-    with _readable(path):
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return list(file.files)
-        with safe_open(path, "np") as file:
-            return list(file.keys())
+    return own.build(path.name, x[different], division, config.statistics if config.standardize else "none")
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def opened(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
+    """Yield the arrays of a file by their names. Raises DataError if they cannot be read, here or in the block."""
     if path.suffix not in SUFFIXES:
         raise DataError(f"data.path: {path} has a suffix that no reader is for; {' and '.join(SUFFIXES)} are read")
     try:
-        yield
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                yield file
+        else:
+            yield load_file(path)
+    except DataError:
+        raise
     except Exception as error:  # safetensors has a class of its own for damaged files
         raise DataError(f"data.path: {path} cannot be read: {own.reason(error)}") from error
-
-
-def _mapped(path: Path, key: str) -> NDArray[Any] | None:
-    """Return a view of an array in an .npz; None if it is compressed or holds Python objects."""
-    with zipfile.ZipFile(path) as archive:
-        member = archive.getinfo(f"{key}.npy")
-    if member.compress_type != zipfile.ZIP_STORED:
-        return None
-    with path.open("rb") as file:
-        file.seek(member.header_offset + 26)  # where the lengths of the name and of the extra field stand
-        name, extra = np.frombuffer(file.read(4), "<u2")
-        file.seek(int(name) + int(extra), 1)
-        version = np.lib.format.read_magic(file)
-        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
-        shape, fortran, dtype = header(file) if header else ((), False, np.dtype(object))
-        if dtype.hasobject or not all(shape):
-            return None
-        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
 
 
 def examples(x: NDArray[Any], key: str) -> NDArray[Any]:

@@ -11,24 +11,20 @@ Two kinds of files are read, in the first folder that has any (`PLACES`, under t
 * LEAF JSON: train/*.json and test/*.json, each {"users": [...], "user_data": {user: {"x": [[784 values in 0..1], ...],
   "y": [labels]}}}, as LEAF's preprocess.sh writes them.
 * parquet: train*.parquet and test*.parquet with the columns ``image`` and ``label`` (or ``character``, integers 0..61).
-  An image is the struct {bytes, path} of a Hugging Face data set, holding a 28x28 PNG or the like, or a list of 784
-  values (row by row): integers in 0..255 or floats in 0..1.
+  An image is the struct {bytes, path} of a Hugging Face data set, holding a 28x28 PNG or the like.
 
 Without test files, a fixed stratified tenth of the training images is the test set.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets import files, stratified
-from datasets.federation import DataError, Examples, Source
+from datasets.federation import DataError, Examples, Source, joined
 from datasets.source_configs import SharedTestConfig
 
 LABEL = "FEMNIST"
@@ -81,76 +77,31 @@ def _files(place: Path, part: str) -> list[Path]:
 
 def _pool(paths: list[Path]) -> Examples:
     """Return the images of all files and writers, uint8 [n, 1, 28, 28]; raise DataError for a damaged file."""
+    none = Examples(np.empty((0, 1, SIDE, SIDE), np.uint8), np.empty(0, np.int64))
+    parts = [
+        leaf(path) if path.suffix == ".json" else files.encoded_images(path, SIDE, CLASSES, ("label", "character"))
+        for path in paths
+    ]
+    return joined([none, *parts])
+
+
+def leaf(path: Path) -> Examples:
+    """Read a JSON file of LEAF: the images of all its users, uint8 [n, 1, 28, 28]. Raises DataError if it is damaged."""
     x, y = [np.empty((0, SIDE * SIDE), np.uint8)], [np.empty(0, np.int64)]
-    for path in paths:
-        content = files.read(path)
-        read = leaf if path.suffix == ".json" else parquet
-        try:
-            for images, labels in read(content):
-                x.append(_gray_levels(images))
-                y.append(_labels(labels, len(images)))
-        # PIL reports some damaged images as SyntaxError.
-        except (ValueError, KeyError, TypeError, AttributeError, OSError, SyntaxError) as error:
-            raise files.damage_error(path, f"{type(error).__name__}: {error}") from error
+    try:
+        data = json.loads(files.read(path))
+        for user in data["users"]:
+            own = data["user_data"][user]
+            pixels, labels = np.asarray(own["x"], np.float64), np.asarray(own["y"])
+            if pixels.shape != (len(labels), SIDE * SIDE) or not ((pixels >= 0) & (pixels <= 1)).all():
+                raise ValueError(f"user {user} must have {SIDE * SIDE} pixels in 0..1 for each label")
+            if not np.isin(labels, range(CLASSES)).all():
+                raise ValueError(f"the labels of user {user} must be integers in 0..{CLASSES - 1}")
+            x.append(np.rint(pixels * 255).astype(np.uint8))  # exact: LEAF made its pixels from bytes
+            y.append(labels.astype(np.int64))
+    except (ValueError, KeyError, TypeError) as error:
+        raise files.damage_error(path, f"{type(error).__name__}: {error}") from error
     return Examples(np.concatenate(x).reshape(-1, 1, SIDE, SIDE), np.concatenate(y))
-
-
-def leaf(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Read a JSON file of LEAF.
-
-    Yields:
-        For each user, in the file's order: pixels in 0..1 [n, 784] and labels [n].
-    """
-    data = json.loads(content)
-    for user in data["users"]:
-        own = data["user_data"][user]
-        yield np.asarray(own["x"], np.float64), np.asarray(own["y"])
-
-
-def parquet(content: bytes) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Read a parquet file with the columns that the module's docstring names.
-
-    Yields:
-        For each batch of rows: pixels [n, 784], in 0..255 (integers) or 0..1 (floats), and labels [n].
-
-    Raises:
-        ValueError: a column is missing, or an image has the wrong size.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(pa.BufferReader(content))
-    names = set(table.schema_arrow.names)
-    label = "label" if "label" in names else "character"
-    if not {"image", label} <= names:
-        raise ValueError(f"it has the columns {', '.join(sorted(names))} and not image and label (or character)")
-    for batch in table.iter_batches(columns=["image", label]):
-        images = batch.column("image")
-        if pa.types.is_struct(images.type):
-            pixels = np.stack(
-                [files.gray_levels(encoded, SIDE).ravel() for encoded in images.field("bytes").to_pylist()]
-            )
-        else:
-            pixels = images.flatten().to_numpy(zero_copy_only=False).reshape(len(images), -1)
-        yield pixels, batch.column(label).to_numpy(zero_copy_only=False)
-
-
-def _gray_levels(images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Convert pixels to 0..255. Floats in 0..1 are scaled, which is exact for LEAF: it made its pixels from bytes."""
-    if images.ndim != 2 or images.shape[1] != SIDE * SIDE:
-        raise ValueError(f"images must be lists of {SIDE * SIDE} pixels; got the shape {images.shape}")
-    levels = images * 255 if np.issubdtype(images.dtype, np.floating) else images
-    if not (np.isfinite(levels).all() and levels.min(initial=0) >= 0 and levels.max(initial=0) <= 255):
-        raise ValueError("pixels must be floats in 0..1 or integers in 0..255")
-    return np.rint(levels).astype(np.uint8)
-
-
-def _labels(labels: NDArray[Any], count: int) -> NDArray[np.int64]:
-    if labels.shape != (count,):
-        raise ValueError(f"{count} images have labels of shape {labels.shape}")
-    if count and not (np.issubdtype(labels.dtype, np.integer) and labels.min() >= 0 and labels.max() < CLASSES):
-        raise ValueError(f"labels must be integers in 0..{CLASSES - 1}")
-    return labels.astype(np.int64)
 
 
 def _check_background(train: Examples, place: Path) -> None:

@@ -15,7 +15,8 @@ set. Equal images are refused by name. Hidden files and folders (.ipynb_checkpoi
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ from datasets.sources import _own_files as own
 
 if TYPE_CHECKING:
     import pandas as pd
+    from PIL import Image
 
 LABEL = "own images"
 BESIDE_SWEEP = True
@@ -77,12 +79,12 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         clients = named_clients(folder / config.clients_file, names)
         rows[clients.columns] = clients
     x = decode(config, folder, names)
-    kept = own.distinct(config, own.keys(x, rows["label"]), names)
+    different = own.distinct(config, own.keys(x, rows["label"]), names)
     where = {"label": f"the layout of {folder}", "group": f"{config.clients_file}"}
-    division = own.divide(config, rows[kept], str(folder), where, "data.path")
+    division = own.divide(config, rows[different], str(folder), where, "data.path")
     if config.standardize:
         own.refuse_lonely(config)
-    return own.build(folder.name, x[kept], division, config.statistics if config.standardize else "none")
+    return own.build(folder.name, x[different], division, config.statistics if config.standardize else "none")
 
 
 def listed(config: Config, folder: Path) -> pd.DataFrame:
@@ -95,14 +97,13 @@ def listed(config: Config, folder: Path) -> pd.DataFrame:
 
     if not folder.is_dir():
         raise DataError(f"data.path: {folder} is no folder; an image folder has a sub-folder for each class")
-    below = {one.name for one in folder.iterdir() if one.is_dir() and not one.name.startswith(".")}
+    below = {entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
     if "train" in below and below != set(own.PARTS):
         others = ", ".join(sorted(below - {"train"})) or "no other"
         raise DataError(
             f"data.path: {folder} has the folders train and {others}; train and test are read, and no others beside them"
         )
-    layout = [{"class": "label"}.get(word, word) for word in config.layout.split("/")]
-    layout = ["part", *layout] if "train" in below else layout
+    layout = (["part"] if "train" in below else []) + config.layout.replace("class", "label").split("/")
     images = []
     for place, _, files in os.walk(folder, followlinks=True):
         for file in (Path(place, name).relative_to(folder) for name in files if name.lower().endswith(SUFFIXES)):
@@ -117,40 +118,48 @@ def listed(config: Config, folder: Path) -> pd.DataFrame:
     return pd.DataFrame(images)
 
 
-def decode(config: Config, folder: Path, names: Sequence[str]) -> NDArray[np.uint8]:
-    """Return the pixels of images, uint8 [n, channels, height, width].
-
-    Raises:
-        DataError: a file is no image, has more than 8 bits in a pixel, or another size than the first.
-    """
-    first = _pixels(config, folder, names[0])
-    x = np.empty((len(names), *first.shape), np.uint8)
-    for row, name in enumerate(names):
-        pixels = _pixels(config, folder, name)
-        if pixels.shape != first.shape:
-            sizes = [f"{name} ({one.shape[1]} x {one.shape[2]})" for name, one in ((names[0], first), (name, pixels))]
-            raise DataError(
-                f"data.size: the images have several heights and widths: {sizes[0]}, {sizes[1]}; write size: [height, "
-                "width] to resize them"
-            )
-        x[row] = pixels
-    return x
-
-
-def _pixels(config: Config, folder: Path, name: str) -> NDArray[np.uint8]:
+@contextmanager
+def opened(folder: Path, name: str) -> Iterator[Image.Image]:
+    """Yield an image. Raises DataError if it has more than 8 bits in a pixel or cannot be read, here or in the block."""
     from PIL import Image
 
     try:
         with Image.open(folder / name) as image:
             if image.mode.startswith(("I", "F")):
                 raise ValueError(f"it has more than 8 bits in a pixel (mode {image.mode}); convert it to 8 bits")
-            converted = image.convert(MODES[config.color])
+            yield image
     except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
         raise DataError(f"data.path: the image {name} cannot be read: {' '.join(str(error).split())}") from error
-    if config.size:
-        converted = converted.resize(config.size[::-1], Image.Resampling.BILINEAR)
-    pixels = np.asarray(converted, np.uint8)
-    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def decode(config: Config, folder: Path, names: Sequence[str]) -> NDArray[np.uint8]:
+    """Return the pixels of images, uint8 [n, channels, height, width].
+
+    Raises:
+        DataError: a file is no image, has more than 8 bits in a pixel, or another size than the first.
+    """
+    from PIL import Image
+
+    x = np.empty(0, np.uint8)
+    for row, name in enumerate(names):
+        with opened(folder, name) as image:
+            converted = image.convert(MODES[config.color])
+        if config.size:
+            converted = converted.resize(config.size[::-1], Image.Resampling.BILINEAR)
+        pixels = np.atleast_3d(np.asarray(converted, np.uint8)).transpose(2, 0, 1)
+        if not row:
+            x = np.empty((len(names), *pixels.shape), np.uint8)
+        if pixels.shape != x.shape[1:]:
+            sizes = [
+                f"{file} ({height} x {width})"
+                for file, (_, height, width) in ((names[0], x.shape[1:]), (name, pixels.shape))
+            ]
+            raise DataError(
+                f"data.size: the images have several heights and widths: {sizes[0]}, {sizes[1]}; write size: [height, "
+                "width] to resize them"
+            )
+        x[row] = pixels
+    return x
 
 
 def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
@@ -171,7 +180,7 @@ def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
     table = table.apply(lambda column: column.str.strip()).drop_duplicates("file", keep="last").set_index("file")
     if len(unknown := table.index.difference(names, sort=False)):
         raise DataError(f"data.clients_file: there is no image {unknown[0]!r}{own.nearest(unknown[0], names)}")
-    clients = table.reindex(names, columns=[one for one in ("client", "group") if one in table], fill_value="")
+    clients = table.reindex(names, columns=[name for name in ("client", "group") if name in table], fill_value="")
     if len(missing := clients.index[clients["client"] == ""]):
         raise DataError(
             f"data.clients_file: {path.name} names no client for {len(missing)} of {len(names)} images, first {missing[0]}"

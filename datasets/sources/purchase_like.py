@@ -50,6 +50,6 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     for row in range(config.examples):
         x[row] = prototypes[y[row]] ^ changed[shops[row]] ^ (rng.random(config.features) < config.flips)
     test = np.arange(config.examples) < round(0.3 * config.examples)
-    shoppers = own.owners(f"shop {shop + 1:03d}" for shop in shops) if config.shops else None
+    shoppers = own.owners(f"shop {shop + 1:03d}" for shop in shops) if config.shops else {}
     classes = tuple(map(str, range(config.classes)))
     return own.build("purchase_like", x, own.Division(y, classes, shoppers, test))

@@ -105,13 +105,13 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         raise DataError("data.decimal: the comma separates the columns; write delimiter: semicolon or tab, too")
     file = TableFile(path, config.delimiter, config.decimal, config.columns)
     names, role_of = file.names(), roles(config)
-    features = [one for one in names if one not in (*role_of, *config.drop) and one in (config.features or names)]
-    wrong = misnamed(config, names, features, path.name)
+    features = [name for name in names if name not in (*role_of, *config.drop) and name in (config.features or names)]
+    problems = misnamed(config, names, features, path.name)
     columns = [name for name in names if name in role_of or name in features]
     if not columns:
-        own.refuse(wrong)
+        own.refuse(problems)
     texts = [name for name in columns if name in config.categories or role_of.get(name, "label") != "label"]
-    return to_source(path.name, config, *file.read(columns, texts), wrong)
+    return to_source(path.name, config, *file.read(columns, texts), problems)
 
 
 def roles(config: Config) -> dict[str, str]:
@@ -123,32 +123,27 @@ def misnamed(config: Config, names: Sequence[str], features: Sequence[str], file
     """Return what is wrong with the names of columns: unknown ones, two roles of one column, no feature that is left."""
     more = ", ..." if len(names) > 12 else ""
     offered = f"{file} has the columns {', '.join(map(own.shortened, names[:12]))}{more}"
-    role_of, given = roles(config), [role for role in ROLES if getattr(config, role)]
-    named: dict[str, tuple[str, ...]] = {role: (getattr(config, role),) for role in given}
-    named |= {"features": config.features or (), "drop": config.drop, "categories": config.categories}
-    wrong = [] if config.label else [f"data.label: is missing; it is the column with the class. {offered}"]
-    wrong += [
-        f"data.{key}: {file} has no column {quoted(name)}{nearest(name, names) or f'. {offered}'}"
-        for key, wanted in named.items()
-        for name in wanted
+    role_of, with_column = roles(config), [role for role in ROLES if getattr(config, role)]
+    fields: dict[str, tuple[str, ...]] = {role: (getattr(config, role),) for role in with_column}
+    fields |= {"features": config.features or (), "drop": config.drop, "categories": config.categories}
+    problems = [] if config.label else [f"data.label: is missing; it is the column with the class. {offered}"]
+    problems += [
+        f"data.{field}: {file} has no column {quoted(name)}{nearest(name, names) or f'. {offered}'}"
+        for field, columns in fields.items()
+        for name in columns
         if name not in names
     ]
     if config.group and not config.client:
-        wrong.append("data.group: is the group of a client; name the column with the clients in data.client")
-    wrong += [
-        f"data.features: {quoted(name)} is already the label, client, group, part or subject"
-        for name in config.features or ()
-        if name in role_of
-    ]
-    if len(role_of) < len(given):
-        wrong.append("data.label: label, client, group, part and subject must be different columns")
-    if not features and not wrong:
-        wrong.append(f"data.features: no column of {file} is left as a feature. {offered}")
-    return wrong
+        problems.append("data.group: is the group of a client; name the column with the clients in data.client")
+    if both := [name for name in config.features or () if name in role_of]:
+        problems.append(f"data.features: {quoted(both[0])} is already the label, client, group, part or subject")
+    if len(role_of) < len(with_column):
+        problems.append("data.label: label, client, group, part and subject must be different columns")
+    return problems or ([] if features else [f"data.features: no column of {file} is left as a feature. {offered}"])
 
 
 def to_source(
-    name: str, config: Config, frame: pd.DataFrame, parts: list[str] | None = None, wrong: Iterable[str] = ()
+    name: str, config: Config, frame: pd.DataFrame, parts: list[str] | None = None, problems: Iterable[str] = ()
 ) -> Source:
     """Make a source of a table.
 
@@ -157,21 +152,21 @@ def to_source(
         config: which column is what; those named must be there.
         frame: the columns in use.
         parts: [n] train or test, where the data were saved in two parts.
-        wrong: what is wrong with them already.
+        problems: what is wrong with them already.
 
     Raises:
         DataError: with everything that is wrong, one column in a line; rows are counted from 1 without the header.
     """
-    problems, role_of = [*wrong], roles(config)
+    problems, role_of = [*problems], roles(config)
     kinds: dict[str, str] = {}
-    for column in frame:
-        role = role_of.get(str(column), "")
+    for column in map(str, frame):
+        role = role_of.get(column, "")
         try:
             frame[column], kind = typed(config, frame[column], role)
         except DataError as error:
             problems.append(str(error))
         else:
-            kinds |= {} if role else {str(column): kind}
+            kinds |= {} if role else {column: kind}
     own.refuse(problems)
     frame = frame.assign(**{"\0part": parts}) if parts else frame
     frame = frame[frame[config.label].notna()]
@@ -183,22 +178,21 @@ def to_source(
     where = {role: f"column {quoted(column)}" for column, role in role_of.items()}
     division = own.divide(config, rows, name, where, "data.label")
     features, train = frame[list(kinds)], ~division.test
-    empty = features.columns[features[train].isna().all()]
     own.refuse(
-        str(_unfit(column, "has no value in the training part; leave it out with data.drop")) for column in empty
+        f"data.path: column {quoted(column)} has no value in the training part; leave it out with data.drop"
+        for column in features.columns[features[train].isna().all()]
     )
     if config.standardize or TEXT in kinds.values() or features.isna().any(axis=None):
         own.refuse_lonely(config)
-    source = own.build(name, encode(config, features, kinds, train), division)
-    if config.statistics == "all_clients":
-        return source
 
-    def of_server(shadow: Ints) -> Source:
-        known = np.zeros(len(train), np.bool_)
-        known[np.flatnonzero(train)[shadow]] = True
-        return own.build(name, encode(config, features, kinds, known), division)
+    def prepared(shadow: Ints | slice) -> Source:
+        """Return the source as statistics of the training examples with the numbers ``shadow`` prepare it."""
+        reference = np.zeros(len(train), np.bool_)
+        reference[np.flatnonzero(train)[shadow]] = True
+        return own.build(name, encode(config, features, kinds, reference), division)
 
-    return replace(source, fit=of_server)
+    source = prepared(slice(None))
+    return source if config.statistics == "all_clients" else replace(source, fit=prepared)
 
 
 def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Series[Any], str]:
@@ -236,10 +230,10 @@ def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Se
         first = f"in row {missing.idxmax() + 1}"
         what = f"{missing.sum()} missing values, the first {first}" if missing.sum() > 1 else f"a missing value {first}"
         remedies = {
-            "label": "write unlabeled: drop (fedpriv new: --drop-unlabeled) to leave out such rows, or correct it"
+            "": "write missing: impute, correct it, or leave the column out (data.drop)",
+            "label": "write unlabeled: drop (fedpriv new: --drop-unlabeled) to leave out such rows, or correct it",
         }
-        remedy = "write missing: impute, correct it, or leave the column out (data.drop)"
-        raise unfit(f"has {what}; {remedies.get(role, 'correct it' if role else remedy)}")
+        raise unfit(f"has {what}; {remedies.get(role, 'correct it')}")
     if role:
         return column, kind
     levels, count = column.nunique(), len(column)
@@ -268,15 +262,15 @@ def number_texts(column: pd.Series[Any]) -> pd.Series[bool]:
     return numbers & bool((~numbers & column.notna()).any())
 
 
-def encode(config: Config, features: pd.DataFrame, kinds: dict[str, str], known: Mask) -> Floats:
+def encode(config: Config, features: pd.DataFrame, kinds: dict[str, str], reference: Mask) -> Floats:
     """Return the features as numbers, float32 [n, features].
 
     Args:
         config: the component's fields.
         features: the columns.
         kinds: the kind of each.
-        known: [n] the examples whose statistics and values are used. A column of numbers in which they do not differ is
-            zero, and a text that they do not have is zero in all columns of its feature.
+        reference: [n] the examples whose statistics and values are used. A column of numbers in which they do not differ
+            is zero, and a text that they do not have is zero in all columns of its feature.
 
     Raises:
         DataError: a value is beyond float32, or no feature is left.
@@ -284,8 +278,8 @@ def encode(config: Config, features: pd.DataFrame, kinds: dict[str, str], known:
     encoded: list[Floats] = []
     for name, kind in kinds.items():
         if kind != TEXT:
-            encoded.append(_numbers(config, features[name], kind, known))
-        elif len(values := features[name][known].dropna()):
+            encoded.append(_numbers(config, features[name], kind, reference))
+        elif len(values := features[name][reference].dropna()):
             texts = features[name].fillna(values.mode()[0])
             encoded += [(texts == level).to_numpy(np.float32) for level in own.ordered(values)]
     if not encoded:
@@ -293,27 +287,24 @@ def encode(config: Config, features: pd.DataFrame, kinds: dict[str, str], known:
     return np.stack(encoded, axis=1)
 
 
-def _numbers(config: Config, column: pd.Series[Any], kind: str, known: Mask) -> Floats:
+def _numbers(config: Config, column: pd.Series[Any], kind: str, reference: Mask) -> Floats:
     values = column.to_numpy(np.float64)
     present = ~np.isnan(values)
-    there = values[known & present]
-    if not len(there):
+    sample = values[reference & present]
+    if not len(sample):
         return np.zeros(len(values), np.float32)
-    values = np.where(present, values, np.median(there) if kind == NUMBER else float(there.mean() > 0.5))
+    values = np.where(present, values, np.median(sample) if kind == NUMBER else float(sample.mean() > 0.5))
     if config.standardize and kind == NUMBER:
-        there = values[known]
-        low, high = there.min(), there.max()
+        sample = values[reference]
+        low, high = sample.min(), sample.max()
         if low == high:
             return np.zeros(len(values), np.float32)
         scale = max(abs(low), abs(high))  # so that squares of large numbers stay finite
-        mean, deviation = (there / scale).mean(), (there / scale).std()
+        mean, deviation = (sample / scale).mean(), (sample / scale).std()
         values = np.clip((values / scale - mean) / deviation, -LARGEST, LARGEST)  # others' numbers may be of any size
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     if not np.isfinite(narrow).all():
-        raise _unfit(str(column.name), f"has a number beyond 3.4e38 in row {column.index[~np.isfinite(narrow)][0] + 1}")
+        row = column.index[~np.isfinite(narrow)][0] + 1
+        raise DataError(f"data.path: column {quoted(str(column.name))} has a number beyond 3.4e38 in row {row}")
     return narrow
-
-
-def _unfit(name: str, what: str) -> DataError:
-    return DataError(f"data.path: column {quoted(name)} {what}")

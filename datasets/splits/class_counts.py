@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from datasets import roles, ungrouped
+from datasets import roles
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import Federation, Ints, Source
@@ -147,7 +147,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of one group, which is deterministic in ``rng_for``; `shortages` must be empty."""
-    return ungrouped.ungrouped_federation(source, assign(config, data_config, source, rng_for))
+    return assign(config, data_config, source, rng_for).federation(source)
 
 
 def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:

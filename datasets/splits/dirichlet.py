@@ -36,7 +36,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from datasets import roles, ungrouped
+from datasets import roles
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Federation, Ints, Source
@@ -112,7 +112,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     Raises:
         DataError: a client has no example.
     """
-    return ungrouped.ungrouped_federation(source, _assign(config, data_config, source, rng_for))
+    return _assign(config, data_config, source, rng_for).federation(source)
 
 
 def _assign(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Roles:

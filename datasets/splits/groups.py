@@ -27,7 +27,6 @@ from datasets.federation import Federation, Floats, Ints, Source
 from datasets.interfaces import RngFor
 from datasets.source_configs import SourceConfig
 from datasets.transforms import Transform
-from datasets.ungrouped import ungrouped_federation
 
 GROUP_NAMES = ("majority", "minority")
 MINORITY = GROUP_NAMES.index("minority")
@@ -110,9 +109,8 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
             return rows, owner, _within(config, groups[owner], placing.random(len(owner)))
         return rows, owner, strengths[owner]
 
-    return ungrouped_federation(
+    return assigned.federation(
         source,
-        assigned,
         groups,
         GROUP_NAMES,
         transform=config.transform,

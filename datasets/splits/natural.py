@@ -30,7 +30,6 @@ from datasets.federation import DataError, Federation, Ints, Source
 from datasets.interfaces import RngFor
 from datasets.roles import NONE, assigned
 from datasets.source_configs import SharedTestConfig, SourceConfig
-from datasets.ungrouped import ungrouped_federation
 
 
 class Config(SlotConfig):
@@ -97,9 +96,9 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     roles = assigned(training, np.concatenate(shadow), (testing, NONE), (passed, NONE), (validating, NONE))
     names = tuple(source.subject_names[client] for client in chosen)
     if source.subject_groups is None:
-        return ungrouped_federation(source, roles, client_names=names)
+        return roles.federation(source, client_names=names)
     present, groups = np.unique(source.subject_groups[chosen], return_inverse=True)
-    return ungrouped_federation(source, roles, groups, tuple(source.group_names[group] for group in present), names)
+    return roles.federation(source, groups, tuple(source.group_names[group] for group in present), names)
 
 
 def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:

@@ -35,7 +35,6 @@ from datasets.federation import DataError, Federation, Ints, Source
 from datasets.interfaces import RngFor
 from datasets.roles import NONE, assigned
 from datasets.source_configs import HeldOutConfig, SourceConfig
-from datasets.ungrouped import ungrouped_federation
 
 
 class Config(SlotConfig):
@@ -124,7 +123,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         passed_over.append(np.setdiff1d(own, windows))
     shadow = _shadow(data_config, np.flatnonzero(~np.isin(source.subjects, subjects[chosen])), who)
     roles = assigned(training, shadow, (testing, NONE), (passed_over, NONE), (validating, NONE))
-    return ungrouped_federation(source, roles)
+    return roles.federation(source)
 
 
 def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> Ints:

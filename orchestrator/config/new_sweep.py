@@ -1,7 +1,7 @@
-"""A first sweep for somebody's own data: fields that fit what was found, written with a comment each.
+"""A first sweep for somebody's own data: fields that fit the data, written with a comment each.
 
 The experiment is the commonest one of the field, no defense beside one: the clients train plainly or with DP-SGD, and
-three attacks look at the result. Sizes are chosen so that two processor cores take a few minutes.
+three attacks look at the result. Sizes are counts so that two processor cores take a few minutes.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import yaml
 
 from datasets.federation import printable
-from datasets.profile import TEST_SHARE, Profile
+from datasets.profile import TEST_SHARE, Profile, some
 from datasets.splits.natural import too_small
-from orchestrator.config.document import read
-from orchestrator.config.errors import ConfigError
 
 FEWEST_EXAMPLES = 60  # with fewer, no client has enough to train on once tests and shadow set are taken away
 FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
@@ -31,9 +29,8 @@ MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that
 MOST_TESTS = 2000
 TARGETS = 20  # examples of each client that source inference looks at, at most
 WIDEST = 116  # columns of a line
+PLAIN = re.compile(r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*")  # what YAML needs no quotes for, unless it is null, yes, ...
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
-PLAIN = re.compile(r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*")  # what YAML needs no quotes for, unless it is one of
-WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan")  # which are no texts to every reader
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Sizes:
     small: tuple[str, ...] = ()
 
 
-def sizes(seen: Profile) -> Sizes:
+def sizes(profile: Profile) -> Sizes:
     """Divide the examples.
 
     Of clients that the data name, as many take part as take minutes, not counting those that have too few.
@@ -65,7 +62,7 @@ def sizes(seen: Profile) -> Sizes:
     Raises:
         ValueError: there are too few, or too few clients; the text is a sentence.
     """
-    train, test = seen.train, seen.test
+    train, test = profile.train, profile.test
     total = int((train + test).sum())
     if total >= FEWEST_EXAMPLES and (train.sum() < FEWEST_TO_TRAIN_ON or test.sum() < FEWEST_TO_TEST_ON):
         raise ValueError(
@@ -74,7 +71,7 @@ def sizes(seen: Profile) -> Sizes:
         )
     enough = (train - np.ceil(SHADOW_SHARE * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
     clients = min(MOST_CLIENTS, int(enough.sum()))
-    if seen.clients and total >= FEWEST_EXAMPLES:
+    if profile.clients and total >= FEWEST_EXAMPLES:
         if clients < 2:
             raise ValueError(
                 f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
@@ -88,45 +85,45 @@ def sizes(seen: Profile) -> Sizes:
             f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
         )
     # Whichever clients are drawn, they can give so many.
-    given = int(np.sort(train[enough])[:clients].sum()) if seen.clients else int(train.sum())
-    shadow = min(int(SHADOW_SHARE * given), MOST_CLIENTS * MOST_EACH)
-    if not seen.clients:
-        left = given - shadow
-        clients = min(MOST_CLIENTS, max(2, left // EACH))
-        each = MOST_EACH if left > clients * MOST_EACH else None
+    available = int(np.sort(train[enough])[:clients].sum()) if profile.clients else int(train.sum())
+    shadow = min(int(SHADOW_SHARE * available), MOST_CLIENTS * MOST_EACH)
+    if not profile.clients:
+        rest = available - shadow
+        clients = min(MOST_CLIENTS, max(2, rest // EACH))
+        each = MOST_EACH if rest > clients * MOST_EACH else None
         most = MOST_TESTS if test.sum() > 2 * MOST_TESTS else None
-        return Sizes(clients, each, shadow, most, smallest=(each or left // clients) // 3)
+        return Sizes(clients, each, shadow, most, smallest=(each or rest // clients) // 3)
     small = too_small(FEWEST_OF_A_CLIENT, shadow, clients, train, test)
-    rest = train[~small] - np.ceil(shadow * train[~small] / np.sort(train[~small])[:clients].sum())
-    each = MOST_EACH if rest.max() > MOST_EACH else None
-    left_out = tuple(seen.clients[client] for client in np.flatnonzero(small))
-    return Sizes(clients, each, shadow, None, min(int(rest.min()), MOST_EACH), left_out)
+    left = train[~small] - np.ceil(shadow * train[~small] / np.sort(train[~small])[:clients].sum())
+    each = MOST_EACH if left.max() > MOST_EACH else None
+    left_out = tuple(profile.clients[client] for client in np.flatnonzero(small))
+    return Sizes(clients, each, shadow, None, min(int(left.min()), MOST_EACH), left_out)
 
 
 TEMPLATE = """\
 # {{ name }}: who is exposed to which attack, with plain training and with DP-SGD?
 #
-{% for note in seen.notes %}
+{% for note in profile.notes %}
 {% for line in note | wrapped(0) %}
 # {{ line }}
 {% endfor %}
 {% endfor %}
 #
-# fedpriv run FILE --dry-run shows what would run; fedpriv list {{ seen.source }} explains the fields of data, and
+# fedpriv run FILE --dry-run shows what would run; fedpriv list {{ profile.source }} explains the fields of data, and
 # docs/own_data.md where test set, non-members and shadow set come from.
-name: {{ name }}
+name: {{ name | yaml }}
 base:
   rounds: {{ rounds }}
   data:
-    name: {{ seen.source }}
+    name: {{ profile.source }}
     path: {{ path | yaml }}  # relative to this file
-{% for field, value in seen.fields.items() %}
-{% for line in seen.remarks.get(field, "") | wrapped(4) %}
+{% for field, value in profile.fields.items() %}
+{% for line in profile.remarks.get(field, "") | wrapped(4) %}
     # {{ line }}
 {% endfor %}
     {{ field }}: {{ value | yaml }}
 {% endfor %}
-{% if "part" not in seen.fields %}
+{% if "part" not in profile.fields %}
     test_share: {{ test_share }}  # half of it measures accuracy; the rest are the attacks' non-members
 {% endif %}
 {% if sizes.tests %}
@@ -134,7 +131,7 @@ base:
     nonmember_size: {{ sizes.tests }}  # enough for narrow intervals
 {% endif %}
     shadow_size: {{ sizes.shadow }}  # what the attacker has of its own, for shadow models
-{% if seen.source != "arrays" or seen.fields.standardize %}
+{% if profile.source != "arrays" or profile.fields.standardize %}
     statistics: server  # means, categories, ... of the shadow set; all_clients voids every epsilon
 {% endif %}
     clients: {{ sizes.clients }}  # {{ "of %d that there are" % total if total else "nobody says whose an example is" }}
@@ -148,7 +145,7 @@ base:
 {% if convolutions %}
   model: hu_cnn  # two convolutions; fedpriv list shows others
 {% else %}
-  model: {name: mlp, hidden: [{{ 64 if seen.shape | max < 200 else 128 }}]}  # one hidden layer; fedpriv list shows others
+  model: {name: mlp, hidden: [{{ 64 if profile.shape | max < 200 else 128 }}]}  # one hidden layer; fedpriv list shows others
 {% endif %}
   training:
     optimizer: sgd
@@ -168,84 +165,57 @@ sweep:
   seed: {grid_search: [0, 1, 2]}
 resources: {client_actors: 1}  # two trials at a time on two cores; no result depends on it
 """
-TOP, BASE = ["name", "base", "sweep", "resources"], ["rounds", "data", "model", "training", "attacks"]
-SHARED = {"test_share", "test_size", "nonmember_size", "shadow_size"}
-DIVIDED = SHARED | {"statistics", "clients", "examples_per_client", "split"}  # fields of data
 
 
-def new_sweep(seen: Profile, path: str, name: str) -> str:
+def new_sweep(profile: Profile, path: str, name: str) -> str:
     """The text of a sweep file.
 
     Args:
-        seen: what the data hold.
+        profile: what the data hold.
         path: where they are, relative to the folder of the sweep file.
         name: a name for the sweep; characters that its results folder cannot have are replaced.
 
     Raises:
-        ValueError: the data are too few, or the text does not say what was meant; the message is a sentence.
+        ValueError: the data are too few; the message is a sentence.
     """
     from jinja2 import Environment
 
-    chosen, images = sizes(seen), len(seen.shape) == 3
-    split, why_split = _split(seen, chosen)
+    counts, images = sizes(profile), len(profile.shape) == 3
+    split, why_split = _split(profile, counts)
     environment = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - the text is YAML
     environment.filters |= {"yaml": _yaml, "wrapped": _wrapped}
-    text = environment.from_string(TEMPLATE).render(
-        seen=seen,
+    return environment.from_string(TEMPLATE).render(
+        profile=profile,
         path=path,
         name=NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data",
-        sizes=chosen,
-        total=len(seen.clients),
+        sizes=counts,
+        total=len(profile.clients),
         test_share=TEST_SHARE,
         split=split,
         why_split=why_split,
         images=images,
-        convolutions=images and min(seen.shape[1:]) >= 16,
+        convolutions=images and min(profile.shape[1:]) >= 16,
         rounds=10 if images else 15,
-        targets=max(1, min(TARGETS, chosen.smallest)),
+        targets=max(1, min(TARGETS, counts.smallest)),
     )
-    _refuse_surprises(text, seen, path)
-    return text
 
 
-def _refuse_surprises(text: str, seen: Profile, path: str) -> None:
-    """Raise ValueError unless a reader of YAML finds in ``text`` the sections that were meant, and the names in the data.
-
-    Names of columns, classes and clients come from a file that somebody else may have written. None of them may become
-    a key of the sweep: ``code`` would run a program.
-    """
-    meant = {"name": seen.source, "path": path, **seen.fields}
-    try:
-        tree = read(text, "new").value
-        data = tree["base"]["data"]
-        sections = list(tree) == TOP and list(tree["base"]) == BASE and set(data) <= meant.keys() | DIVIDED
-        surprising = not sections or any(data[field] != value for field, value in meant.items())
-    except (ConfigError, KeyError, TypeError):
-        surprising = True
-    if surprising:
-        raise ValueError("a name in the data cannot be written into a sweep file; rename columns, classes and clients")
-
-
-def _split(seen: Profile, chosen: Sizes) -> tuple[str, str]:
+def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
     """The split, and why: natural where the data say whose an example is, else unequal shares of the classes."""
-    if not seen.clients:
-        split = f"{{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {max(2, min(10, chosen.smallest))}}}"
+    if not profile.clients:
+        split = f"{{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {max(2, min(10, counts.smallest))}}}"
         return split, "smaller alpha: clients differ more in their classes"
     fields, remarks = ["name: natural"], []
-    if chosen.small:
+    if counts.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
-        remarks.append(f"too small: {_some(chosen.small)}")
-    if alone := [name for name in seen.one_class if name not in chosen.small]:
+        remarks.append(f"too small: {some(counts.small)}")
+    if alone := [name for name in profile.one_class if name not in counts.small]:
         fields.append("one_class: keep")
-        remarks.append(f"of one class, so that the label tells whose an example is: {_some(alone)}")
+        remarks.append(f"of one class, so that the label tells whose an example is: {some(alone)}")
     if not remarks:
-        what = "sub-folder" if seen.source == "image_folder" else f"value of {seen.fields['client']}"
+        what = "sub-folder" if profile.source == "image_folder" else f"value of {profile.fields['client']}"
         return "natural", f"each client is one {what}"
     return f"{{{', '.join(fields)}}}", "; ".join(remarks)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
@@ -254,10 +224,10 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def _yaml(value: Any) -> str:
-    """A value in YAML's flow style. JSON is YAML, and a plain word that needs no quotes is left plain."""
+    """A value as JSON, which is YAML, except for plain words. Names of columns may hold anything: an escape ends no line."""
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
-    if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
+    if isinstance(value, str) and PLAIN.fullmatch(value) and yaml.safe_load(value) == value:
         return value
-    quoted = json.dumps(value, ensure_ascii=False)
-    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,20 +51,25 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.config.new_sweep import new_sweep
 
     output: Path = options.output
-    problems = [ConfigProblem(one, file="--output") for one in [_unwritable(output, options.force)] if one]
+    problems = []
+    if output.is_dir():
+        problems.append(ConfigProblem(f"{output} is a folder; name a file in it", file="--output"))
+    elif os.path.lexists(output) and not options.force:
+        sentence = f"{output} exists already; name another file, or add --force to replace it"
+        problems.append(ConfigProblem(sentence, file="--output"))
     source: Path = options.file.expanduser()
     try:
         asked = ("label", "client", "group", "subject", "layout", "drop_unlabeled")
-        found = profile(source, **{name: getattr(options, name) for name in asked})
+        data = profile(source, **{name: getattr(options, name) for name in asked})
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
-        text = new_sweep(found, relative, source.resolve().stem)
+        text = new_sweep(data, relative, source.resolve().stem)
     except (DataError, ValueError) as error:
         raise ConfigError([*problems, *(_problem(line) for line in str(error).split("\n"))]) from error
     if problems:
         raise ConfigError(problems)
     sweep = _write(text, output)
     run = sweep.runs[0]
-    print("\n".join(map(printable, found.notes)))
+    print("\n".join(map(printable, data.notes)))
     print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
     print(f"      fedpriv run {output}             runs it")
@@ -82,41 +88,25 @@ def _problem(sentence: str) -> ConfigProblem:
     return ConfigProblem(rest, () if place == "data.path" else ("base", *place.split(".")), "new")
 
 
-def _unwritable(output: Path, force: bool) -> str:
-    """Why the sweep file cannot be written; empty if it can."""
-    if output.is_dir():
-        return f"{output} is a folder; name a file in it, such as {output / 'sweep.yaml'}"
-    if os.path.lexists(output) and not force:
-        return f"{output} exists already; name another file, or add --force to replace it"
-    if not output.absolute().parent.is_dir():
-        return f"the folder {output.parent} does not exist"
-    return "" if os.access(output.absolute().parent, os.W_OK) else f"the folder {output.parent} cannot be written to"
-
-
 def _write(text: str, output: Path) -> Sweep:
     """Check the sweep where it will be, as ``fedpriv run`` would, and write it; nothing is left of one that is refused."""
-    from dataclasses import replace
-
     from orchestrator.cluster.data_checks import data_problems
     from orchestrator.config.errors import ConfigError, ConfigProblem
     from orchestrator.config.sweep_file import load_sweep
-    from orchestrator.results.writing import WriteError, refusals
 
     draft = output.with_name(f".{output.name}.new")
     try:
-        with refusals(output, "could not be written"):
-            draft.unlink(missing_ok=True)
-            with open(draft, "x", encoding="utf-8") as file:  # a link in its place is not followed
-                file.write(text)
+        draft.unlink(missing_ok=True)
+        with open(draft, "x", encoding="utf-8") as file:  # a link in its place is not followed
+            file.write(text)
         sweep = load_sweep(draft)
         if problems := data_problems(sweep, download=False):
             raise ConfigError(problems)
-        with refusals(output, "could not be written"):
-            draft.replace(output)
+        draft.replace(output)
     except ConfigError as refusal:
-        raise ConfigError(replace(one, file="new", line=None) for one in refusal.problems) from refusal
-    except WriteError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--output")]) from error
+        raise ConfigError(replace(problem, file="new", line=None) for problem in refusal.problems) from refusal
+    except OSError as error:
+        raise ConfigError([ConfigProblem(f"{output} cannot be written: {error.strerror}", file="--output")]) from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
