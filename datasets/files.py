@@ -47,8 +47,9 @@ def encoded_images(path: Path, side: int, classes: int, labels: Sequence[str] = 
     import pandas as pd
     from PIL import Image
 
+    content = io.BytesIO(read(path))
     try:
-        frame = pd.read_parquet(io.BytesIO(read(path)))
+        frame = pd.read_parquet(content)
     except (ValueError, OSError) as error:  # pyarrow's own errors are one or the other
         raise damage_error(path, " ".join(str(error).split())) from error
     label = next((name for name in labels if name in frame), None)

@@ -13,7 +13,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.metadata import Distribution, distributions
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -51,21 +53,20 @@ def own_places() -> tuple[Path, ...]:
 
 
 def of(module: str) -> Origin:
-    """Return where Python would import the package at the top of ``module``, a dotted name, from, or has imported it from."""
-    top = module.partition(".")[0]
+    """Return where Python would import ``module``, a dotted name, or the package around it from, or has imported it from."""
+    top, *names = accumulate(module.split("."), "{}.{}".format)
     if top in sys.stdlib_module_names:
         return Origin("python")
     try:
         spec = importlib.util.find_spec(top)
     except ValueError:  # it was imported from nowhere, such as __main__, or can be no name
         spec = None
+    for name in names:
+        if spec and not spec.has_location:  # a package without __init__, which is searched without being imported
+            spec = PathFinder.find_spec(name, spec.submodule_search_locations)
     if spec is None:
-        return Origin("elsewhere" if top in sys.modules else "nowhere")
-    files = [spec.origin] if spec.has_location and spec.origin else list(spec.submodule_search_locations or ())
-    places = [_of_file(Path(file).resolve()) for file in files] or [Origin("elsewhere")]
-    return max(
-        places, key=lambda origin: origin.kind == "elsewhere"
-    )  # a package without __init__ lies in several folders
+        return Origin("elsewhere" if module in sys.modules else "nowhere")
+    return _of_file(Path(spec.origin).resolve()) if spec.has_location and spec.origin else Origin("elsewhere")
 
 
 def _of_file(file: Path) -> Origin:
@@ -84,12 +85,11 @@ def is_installed(place: Path) -> bool:
 
 
 def holds(distribution: Distribution, file: Path) -> bool:
-    """Return whether a distribution installed ``file`` (or into it; without links), or is an editable install around it."""
+    """Return whether a distribution installed ``file`` (without links), or is an editable install of the folder around it."""
     folder = _editable_folder(distribution)
     if folder is not None:
         return file.is_relative_to(folder)
-    parts = (Path(str(distribution.locate_file(part))).resolve() for part in distribution.files or ())
-    return any(part.is_relative_to(file) for part in parts)
+    return any(Path(str(distribution.locate_file(part))).resolve() == file for part in distribution.files or ())
 
 
 def site_folders() -> tuple[Path, ...]:

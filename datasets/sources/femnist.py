@@ -88,8 +88,9 @@ def _pool(paths: list[Path]) -> Examples:
 def leaf(path: Path) -> Examples:
     """Read a JSON file of LEAF: the images of all its users, uint8 [n, 1, 28, 28]. Raises DataError if it is damaged."""
     x, y = [np.empty((0, SIDE * SIDE), np.uint8)], [np.empty(0, np.int64)]
+    content = files.read(path)
     try:
-        data = json.loads(files.read(path))
+        data = json.loads(content)
         for user in data["users"]:
             own = data["user_data"][user]
             pixels, labels = np.asarray(own["x"], np.float64), np.asarray(own["y"])
