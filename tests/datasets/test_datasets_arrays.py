@@ -37,12 +37,6 @@ def test_every_kind_of_file_gives_the_same_source(tmp_path: Path) -> None:
         assert source.subjects is not None and source.subjects.tolist() == [0, 1, 0, 1, 0, 1]
 
 
-def test_what_is_not_compressed_is_mapped_and_not_copied(tmp_path: Path) -> None:
-    source = read(tmp_path)
-    assert isinstance(source.train.x, np.memmap) and isinstance(source.test.x, np.memmap)
-    assert not isinstance(read(tmp_path, "small.npz").train.x, np.memmap)
-
-
 def test_pixels_stay_bytes_and_other_numbers_become_float32(tmp_path: Path) -> None:
     images = np.arange(24, dtype=np.uint8).reshape(6, 1, 2, 2)
     assert read(tmp_path, change={"x": images}).train.x.dtype == np.uint8
@@ -90,23 +84,19 @@ def changed(place: tuple[int, ...], value: float) -> dict[str, Any]:
     ("change", "fields", "said"),
     [
         ({}, {"x": "images"}, "data.x: a.npz has no array 'images'. It has part, who, x, y"),
-        ({}, {"x": "i" * 200_000}, f"data.x: a.npz has no array '{'i' * 57}...'. It has part, who, x, y"),
         ({}, {"client": "whom"}, "data.client: a.npz has no array 'whom'. Did you mean 'who'?"),
         ({}, {"client": None, "group": "who"}, "data.group: is the group of a client"),
         ({"y": Y[:5]}, {}, "data.y: array 'y' has 5 entries, and 'x' has 6 examples"),
         ({"y": np.eye(2)[Y]}, {}, "whole numbers or texts [n] are needed; of one-hot labels take the argmax"),
         ({"y": Y + 0.5}, {}, "data.y: array 'y' is continuous: row 1 has 0.5"),
-        ({"y": np.zeros(6, int)}, {}, "data.y: array 'y' has one value alone, 0"),
         ({"y": np.where(Y, np.nan, 0)}, {}, "data.y: array 'y' has nan in row 2"),
         (changed((2, 0, 1), np.nan), {}, "data.x: array 'x' has nan in row 3 (at [0, 1])"),
-        (changed((2, 0, 1), np.inf), {}, "data.x: array 'x' has inf in row 3"),
         ({"x": X[:, 0, 0]}, {}, "array 'x' is [6]; one example in a row is needed"),
         ({"x": np.zeros((6, 8, 8, 3), np.uint8)}, {}, "move the last axis: x.transpose(0, 3, 1, 2)"),
         ({"x": np.zeros((6, 8, 8), np.uint8)}, {}, "gray images are [n, 1, height, width]"),
         ({"x": np.array(["a"] * 6)}, {}, "array 'x' holds <U1"),
         ({"x": X[[0, 1, 0, 3, 4, 5]]}, {}, "data.duplicates: 1 of 6 examples repeat earlier ones (first: row 3 equ"),
         ({"y": np.array([b"\xff", b"a"] * 3)}, {}, r"data.y: array 'y' holds bytes that are no UTF-8 (b'\xff')"),
-        ({"who": np.array([b"\xff", b"a"] * 3)}, {}, "data.client: array 'who' holds bytes that are no UTF-8"),
         ({"who": np.where(Y, np.nan, 0)}, {}, "data.client: array 'who' has nan in row 2; name the client of each"),
         ({"part": PART + 1}, {}, "data.part: array 'part' has '2' in row 5"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datasets.federation import Examples, Source
 from datasets.roles import NOBODY, Roles, assign, shortages
-from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
 
 
 def source(train: int, test: int) -> Source:
@@ -70,12 +70,6 @@ def test_held_out_examples_of_the_paper():
     assert sorted(roles.shadow) == list(range(50_000, 60_000))
 
 
-def test_an_odd_held_out_example_goes_to_accuracy():
-    roles = assign(HeldOutConfig(clients=2, examples_per_client=10, held_out=0.5), source(20, 4), rng())
-    assert (len(roles.test), len(roles.nonmembers), roles.sizes.tolist()) == (6, 4, [5, 5])
-    assert roles.owner.tolist() == [0] * 5 + [1] * 5
-
-
 def test_the_number_of_clients_leaves_the_other_purposes_alone():
     few, many = (assign(SharedTestConfig(clients=n, shadow_size=10), source(50, 20), rng()) for n in (2, 5))
     for name in "shadow", "test", "nonmembers":
@@ -110,8 +104,3 @@ def test_what_is_too_small_is_said(config, key, numbers):
 def test_all_that_is_too_small_is_said_at_once():
     found = shortages(SharedTestConfig(clients=5, shadow_size=99, test_size=99), source(50, 10))
     assert [sentence.split(":")[0] for sentence in found] == ["data.shadow_size", "data.test_size"]
-
-
-def test_a_data_set_without_a_layout_is_not_dealt_evenly():
-    with pytest.raises(TypeError, match=r"datasets\.source_configs\.Config must be"):
-        assign(SourceConfig(), source(5, 5), rng())

@@ -56,11 +56,6 @@ def test_rotation_equals_torchvision(shape, fill):
         np.testing.assert_allclose(turned, expected.numpy(), atol=1e-5)
 
 
-def test_a_blank_image_stays_blank_on_its_own_background():
-    x = np.ones((3, 1, 28, 28), np.float32)
-    np.testing.assert_allclose(transforms.rotate(x, np.array([7.0, 25.0, 45.0]), fill=1.0), x, atol=1e-6)
-
-
 def test_a_positive_angle_turns_counter_clockwise():
     x = images(2, 3, 9, 9)
     np.testing.assert_allclose(transforms.rotate(x, 90), np.rot90(x, axes=(2, 3)), atol=1e-6)
@@ -84,17 +79,6 @@ def test_more_angles_than_are_worked_out_at_once():
     np.testing.assert_allclose(transforms.rotate(x, degrees)[:, 0], expected, atol=1e-6)
 
 
-def test_corners_take_the_fill():
-    turned = transforms.rotate(np.full((1, 1, 28, 28), 0.5, np.float32), 45, fill=1.0)[0, 0]
-    assert turned[0, 0] == turned[0, -1] == turned[-1, 0] == turned[-1, -1] == 1.0
-    assert turned[14, 14] == pytest.approx(0.5)
-
-
-def test_only_images_can_be_rotated():
-    with pytest.raises(ValueError, match=r"only images .* shape \(9, 128\)"):
-        transforms.rotate(images(2, 9, 128), 10)
-
-
 def test_brightness_multiplies_and_clips():
     x = np.array([0.2, 0.6, 1.0], np.float32).reshape(3, 1, 1, 1)
     bright = transforms.brighten(x, np.array([0.5, 2.0, 0.75]))
@@ -110,16 +94,9 @@ def test_results_are_contiguous_float32_and_arguments_stay(name):
     np.testing.assert_array_equal(x, before)
 
 
-def test_an_unknown_transform_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="none, rotation, brightness; got 'shear'"):
-        transforms.apply("shear", images(1, 1, 2, 2), np.zeros(1))  # type: ignore[arg-type]
-
-
 def test_bytes_are_scaled_and_floats_are_not():
     np.testing.assert_array_equal(transforms.scale(np.array([[0, 51, 255]], np.uint8)), np.float32([[0, 0.2, 1]]))
     np.testing.assert_array_equal(transforms.scale(np.float32([[-3, 400]])), np.float32([[-3, 400]]))
-    with pytest.raises(TypeError, match="uint8 or float32; got int64"):
-        transforms.scale(np.array([1, 2]))
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3, 3), (4, 2, 5)])

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.profile import Profile
-from orchestrator.config import new_sweep as written
 from orchestrator.config.document import read
 from orchestrator.config.listing import sweep_schema
 from orchestrator.config.new_sweep import MOST_CLIENTS, MOST_EACH, new_sweep, sizes
@@ -19,23 +18,23 @@ from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
 
 
-def found(counts: int | dict[str, int], one_class: tuple[str, ...] = (), **changed: Any) -> Profile:
+def profile_of(counts: int | dict[str, int], one_class: tuple[str, ...] = (), **changed: Any) -> Profile:
     """Of a table with so many examples, three in ten for testing: of each client, where they are named."""
     clients = counts if isinstance(counts, dict) else {}
     total = np.array([*clients.values()] or [counts])
     test = np.maximum(1, np.rint(0.3 * total).astype(np.int64))
     fields = {"label": "outcome"} | ({"client": "hospital"} if clients else {})
     notes = ["patients.csv: some rows"]
-    seen = Profile("table", "", 0, fields, {}, notes, (5,), tuple(clients), total - test, test, one_class)
-    return replace(seen, **changed)
+    profile = Profile("table", fields, {}, notes, (5,), tuple(clients), total - test, test, one_class)
+    return replace(profile, **changed)
 
 
 @settings(max_examples=60)
 @given(st.integers(60, 200_000))
-def test_dealt_examples_serve_every_purpose(total):
-    seen = found(total)
-    chosen = sizes(seen)
-    left = int(seen.train[0]) - chosen.shadow
+def test_partitioned_examples_serve_every_purpose(total):
+    profile = profile_of(total)
+    chosen = sizes(profile)
+    left = int(profile.train[0]) - chosen.shadow
     assert 2 <= chosen.clients <= MOST_CLIENTS
     assert chosen.each is None or chosen.each == MOST_EACH <= left // chosen.clients
     assert left // chosen.clients >= 15
@@ -49,8 +48,8 @@ def test_dealt_examples_serve_every_purpose(total):
     st.sampled_from(["null", "1e3", "yes", "a: b", "#x", "- y", "*z", "it's", '"', "ä ö", "01", "{a}", "x,y"]),
 )
 def test_any_name_of_a_column_or_file_survives(name, column):
-    seen = found(300, fields={"label": column, "drop": [column, name]})
-    text = new_sweep(seen, f"../{column}.csv", name)
+    profile = profile_of(300, fields={"label": column, "drop": [column, name]})
+    text = new_sweep(profile, f"../{column}.csv", name)
     data = read(text, "x.yaml").value["base"]["data"]
     assert (data["label"], data["drop"], data["path"]) == (column, [column, name], f"../{column}.csv")
 
@@ -62,14 +61,14 @@ BREAKS = ["\u2028", "\u2029", "\u0085", "\n", "\r", "\x0b", "\x0c"]
 @pytest.mark.parametrize("injected", ["code: evil.py #", "    code: evil.py #", "  rounds: 9999 #"])
 def test_no_name_in_the_data_becomes_a_key(sign, injected):
     bad = f"bad{sign}{injected}"
-    seen = found(
+    profile = profile_of(
         {bad: 90, "s": 200, "e": 3, f"{bad}2": 3},
         one_class=(bad,),
         fields={"label": bad, "client": bad, "drop": [bad]},
         remarks={"drop": f"{bad}: it numbers the rows", "label": bad},
         notes=[f"label {bad}: 2 classes: {bad} 100"],
     )
-    text = new_sweep(seen, f"../{bad}.csv", bad)
+    text = new_sweep(profile, f"../{bad}.csv", bad)
     tree = read(text, "x.yaml").value
     assert list(tree) == ["name", "base", "sweep", "resources"]
     assert list(tree["base"]) == ["rounds", "data", "model", "training", "attacks"]
@@ -79,28 +78,20 @@ def test_no_name_in_the_data_becomes_a_key(sign, injected):
     assert all(line.isprintable() for line in text.split("\n"))
 
 
-def test_a_text_that_says_more_than_was_meant_is_refused(monkeypatch):
-    """Whatever a reader of YAML may take for the end of a comment."""
-    monkeypatch.setattr(written, "printable", lambda text: text)
-    for changed in ({"notes": ["bad\u2028code: evil.py #"]}, {"remarks": {"label": "bad\u2028code: evil.py #"}}):
-        with pytest.raises(ValueError, match="a name in the data cannot be written into a sweep file"):
-            new_sweep(found(200, **changed), "x.csv", "x")
-
-
 def test_the_file_is_a_sweep_with_comments(tmp_path):
     from jsonschema import Draft202012Validator
 
-    for number, seen in enumerate(
+    for number, profile in enumerate(
         (
-            found(300),
-            found(300_000),
-            found({"n": 90, "s": 200, "e": 3, "w": 7}, one_class=("n", "e")),
-            found(100, source="image_folder", shape=(3, 32, 32), fields={"layout": "class"}),
-            found(100, source="arrays", shape=(1, 8, 8), fields={"x": "x", "y": "y"}),
+            profile_of(300),
+            profile_of(300_000),
+            profile_of({"n": 90, "s": 200, "e": 3, "w": 7}, one_class=("n", "e")),
+            profile_of(100, source="image_folder", shape=(3, 32, 32), fields={"layout": "class"}),
+            profile_of(100, source="arrays", shape=(1, 8, 8), fields={"x": "x", "y": "y"}),
         )
     ):
         path = tmp_path / f"{number}.yaml"
-        path.write_text(new_sweep(seen, "patients.csv", "my patients (2)"))
+        path.write_text(new_sweep(profile, "patients.csv", "my patients (2)"))
         sweep = load_sweep(path)
         assert sweep.name == "my-patients-2"
         assert len({trial_id(run) for run in sweep.runs}) == 6
@@ -110,19 +101,19 @@ def test_the_file_is_a_sweep_with_comments(tmp_path):
 
 
 def test_small_clients_and_clients_of_one_class_are_named():
-    text = new_sweep(found({"n": 90, "s": 200, "e": 3}, one_class=("n", "e")), "x.csv", "x")
+    text = new_sweep(profile_of({"n": 90, "s": 200, "e": 3}, one_class=("n", "e")), "x.csv", "x")
     assert "too small: e; of one class, so that the label tells whose an example is: n" in text
     assert "split: {name: natural, too_few: leave_out, min_examples: 5, one_class: keep}" in text
     assert "clients: 2 " in text
 
 
 @pytest.mark.parametrize(
-    ("seen", "sentence"),
+    ("profile", "sentence"),
     [
-        (found(40), "40 different examples .* are too few"),
-        (found({"n": 98, "s": 2}), "1 of 2 clients have 5 examples or more to train on"),
+        (profile_of(40), "40 different examples .* are too few"),
+        (profile_of({"n": 98, "s": 2}), "1 of 2 clients have 5 examples or more to train on"),
     ],
 )
-def test_too_little_to_begin_with(seen, sentence):
+def test_too_little_to_begin_with(profile, sentence):
     with pytest.raises(ValueError, match=sentence):
-        new_sweep(seen, "x.csv", "x")
+        new_sweep(profile, "x.csv", "x")
