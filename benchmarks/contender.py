@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-import processes
+import psutil
 from environments import bare_environment
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -43,7 +42,7 @@ class Contender:
                 env=bare_environment(**ours),
                 start_new_session=True,  # Ctrl-C is for the coordinator, which then ends them all
             )
-        self.started: dict[int, int | None] = {}
+        self.started: set[psutil.Process] = set()
         self._heard = b""
 
     def ready(self) -> Self:
@@ -63,26 +62,26 @@ class Contender:
 
     def halt(self) -> None:
         """Stop it where it is, with all that it started: while others are measured it takes nothing of the machine."""
-        self._signal(signal.SIGSTOP, self._family())
+        self._each("suspend")
 
     def wake(self) -> None:
         """Let it go on, and wait until it has come to rest."""
-        self._signal(signal.SIGCONT, self._family())
+        self._each("resume")
         time.sleep(SETTLING_SECONDS)
 
     def pids(self) -> list[int]:
         """Its processes, with all that they started."""
-        return processes.tree(self.process.pid)
+        return [process.pid for process in self._family()]
 
     def stop(self) -> None:
         """Let it end by itself, and end what is left of it."""
-        left = self._family()
-        self._signal(signal.SIGCONT, left)
+        self.started = self._family()
+        self._each("resume")
         with suppress(BrokenPipeError):
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=20)
-        self._signal(signal.SIGKILL, left)
+        self._each("kill")
         self.process.wait()
         self.process.stdout.close()
 
@@ -92,16 +91,19 @@ class Contender:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _family(self) -> dict[int, int | None]:
-        """Its processes, those included that have lost their parent since they were started, and when each was born."""
-        return self.started | {pid: processes.born(pid) for pid in self.pids()}
+    def _family(self) -> set[psutil.Process]:
+        """Its processes, those included that have lost their parent since they were started."""
+        family = set(self.started)
+        with suppress(psutil.NoSuchProcess):
+            head = psutil.Process(self.process.pid)
+            family |= {head, *head.children(recursive=True)}
+        return family
 
-    def _signal(self, number: int, family: dict[int, int | None]) -> None:
-        """Send a signal to those of ``family`` that are still there."""
-        for pid, born in family.items():
-            if born is not None and processes.born(pid) == born:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
+    def _each(self, what: str) -> None:
+        """Suspend, resume or kill those that are still there."""
+        for process in self._family():
+            with suppress(psutil.NoSuchProcess):
+                getattr(process, what)()
 
     def _answer(self) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE_SECONDS

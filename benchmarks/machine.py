@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+
+OWN = ("Pss_Anon:", "Pss_Shmem:")
 
 
 def use_cores(count: int) -> None:
@@ -29,3 +33,17 @@ def describe(data: Path | None) -> dict[str, str]:
         "data": str(data) if data else "synthetic where published files would be needed",
         "load before": f"{os.getloadavg()[0]:.2f}",
     }
+
+
+def resident(pids: Iterable[int]) -> int:
+    """Bytes of memory that these processes hold together: what several share, like Ray's object store, is counted once.
+
+    Libraries and other mapped files are left out: they are the same for every workload, and how they are counted depends on
+    which other programs have loaded them.
+    """
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith(OWN)) * 1024
+    return total

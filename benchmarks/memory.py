@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 
 import comparison
 import machine
-import processes
 from contender import Contender
 from workloads import WORKLOADS, lay
 
@@ -48,7 +47,7 @@ def after_a_round(ours: Contender) -> tuple[float, float]:
     """Bytes of all processes, and in the object store, after one more round."""
     ours.ask("round")
     time.sleep(REPORT_SECONDS)
-    return processes.resident(ours.pids()), ours.ask("store")[1]["bytes"]
+    return machine.resident(ours.pids()), ours.ask("store")[1]["bytes"]
 
 
 def verdict(held: list[tuple[float, float]]) -> int:

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 
 import comparison
 import machine
-import processes
 from contender import Contender
 from workloads import WORKLOADS, digits, lay
 
@@ -51,7 +50,7 @@ def measured(scratch: Path, clients: int, rounds: int) -> tuple[float, int, int]
     with Contender(comparison.OURS, "fedpriv_trial.py", [str(folder)], folder / "log") as ours:
         ours.ready().ask("round")
         seconds = median(ours.ask("round")[0] for _ in range(rounds))
-        return seconds, processes.resident(ours.pids()), examples.x.nbytes + examples.y.nbytes
+        return seconds, machine.resident(ours.pids()), examples.x.nbytes + examples.y.nbytes
 
 
 def verdict(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 import urllib.request
 from contextlib import suppress
@@ -11,22 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import arguments, environment, same_results
-from tests.support.complete import mlflow_holds_all
+from tests.support.command import COMMAND, arguments, environment, given, mlflow_holds_all, same_results, watched
 from tests.support.local_cluster import free_port
 
 pytestmark = pytest.mark.usefixtures("own_ray")
-
-
-def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orchestrator", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment(),
-        check=False,
-    )
 
 
 def answers(port: int) -> int:
@@ -42,39 +29,34 @@ def answers(port: int) -> int:
 @pytest.mark.slow
 def test_report_list_clean_and_ui_beside_a_run(slower, expected_of_slower, tmp_path):
     results, port = tmp_path / "results", free_port()
-    early = command("report", results / "tiny")
+    others = [["report", results / "tiny"], ["list"], ["clean", results], ["report", results / "tiny", "--html"]]
+
+    def command(words: list[str | Path]) -> subprocess.CompletedProcess[str]:
+        return given([*COMMAND, *map(str, words)])
+
+    def beside(run: subprocess.Popen[str]) -> None:
+        for done in map(command, others):
+            assert done.returncode == 0 and "Traceback" not in done.stderr, done
+            assert "left behind" not in done.stdout
+        assert run.poll() is None, "the run had ended before the commands beside it"
+        assert answers(port) == 200
+
+    early = command(others[0])
     assert (early.returncode, "contains no results" in early.stderr) == (2, True)
-    with subprocess.Popen(
-        arguments(slower, results), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment()
-    ) as run:
-        lines = iter(run.stdout.readline, "")
-        printed = [next(line for line in lines if "  round 2/" in line)]
-        said = {
-            "report": command("report", results / "tiny"),
-            "list": command("list"),
-            "clean": command("clean", results),
-            "page": command("report", results / "tiny", "--html"),
-        }
-        still = run.poll() is None
-        ui = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", "ui", str(results), "--port", str(port)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-            start_new_session=True,
-        )
-        try:
-            assert answers(port) == 200
-            printed += lines
-            assert run.wait() == 0, "".join(printed)
-            assert answers(port) == 200
-        finally:
-            ui.terminate()
-            ui.communicate()
-    assert still, "the run had ended before the commands beside it"
-    for name, done in said.items():
-        assert done.returncode == 0, (name, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
-    assert "left behind" not in said["clean"].stdout
+    interface = [*COMMAND, "ui", str(results), "--port", str(port)]
+    quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+
+    def start(_: object) -> None:
+        started.append(subprocess.Popen(interface, env=environment(), start_new_session=True, **quiet))
+
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        code, printed = watched(arguments(slower, results), ("  round 1/", start), ("  round 2/", beside))
+        assert code == 0, printed
+        assert answers(port) == 200
+    finally:
+        for one in started:
+            one.terminate()
+            one.wait()
     same_results(expected_of_slower, results)
     mlflow_holds_all(results)

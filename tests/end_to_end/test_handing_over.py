@@ -15,11 +15,11 @@ from orchestrator.scheduling.driver import Driver
 from tests.support.command import SWEEP, same_results, trials
 from tests.support.undisturbed import undisturbed
 
-SWEEP = SWEEP.replace("[0.1, 0.2]", "[0.1]").replace("rounds: 4", "rounds: 2")
+pytestmark = pytest.mark.slow
 
 
 class Fragile(Driver):
-    """Dies before its first trial, and at the first hand-over of a trial. ``MARKS`` holds a file for each death."""
+    """Dies before its first trial, and at the first hand-over of a trial. A file beside the results marks each death."""
 
     def setup(self, config):
         self._die_once(config, "setup")
@@ -45,27 +45,23 @@ def fragile(monkeypatch, tmp_path):
     monkeypatch.setattr("orchestrator.scheduling.driver.Driver", Fragile)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     path = tmp_path / "tiny.yaml"
-    path.write_text(SWEEP)
+    path.write_text(SWEEP.replace("[0.1, 0.2]", "[0.1]").replace("rounds: 4", "rounds: 2"))
     yield path
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.mark.slow
 def test_a_trial_whose_process_dies_before_it_began_is_taken_up_again(fragile, tmp_path, capsys):
-    code = run(fragile, [], Choices(tmp_path / "results"))
-    told = capsys.readouterr().out
-    assert code == FINISHED, told
-    assert {file.name for file in (tmp_path / "results").iterdir()} >= {"setup", "reset"}
-    same_results(undisturbed(fragile, tmp_path / "expected"), tmp_path / "results")
-    lines = [line for line in told.splitlines() if "  round " in line]
+    results = tmp_path / "results"
+    assert run(fragile, [], Choices(results)) == FINISHED
+    assert {file.name for file in results.iterdir()} >= {"setup", "reset"}
+    same_results(undisturbed(fragile, tmp_path / "expected"), results)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "  round " in line]
     assert len(lines) == len(set(lines))
 
 
-@pytest.mark.slow
-def test_but_not_more_often_than_it_may(fragile, tmp_path, capsys):
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "setup").touch()
-    code = run(fragile, ["resources.trial_retries=0"], Choices(tmp_path / "results"))
-    assert code == SOME_FAILED, capsys.readouterr().out
-    rows = trials(tmp_path / "results")
-    assert [row["status"] for row in rows] == ["finished", "failed"]
+def test_but_not_more_often_than_it_may(fragile, tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "setup").touch()
+    assert run(fragile, ["resources.trial_retries=0"], Choices(results)) == SOME_FAILED
+    assert [row["status"] for row in trials(results)] == ["finished", "failed"]

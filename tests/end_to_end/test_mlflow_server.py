@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
 
 import pytest
 
-from tests.support.command import arguments, environment, fedpriv, same_results
-from tests.support.complete import mlflow_holds_all
-from tests.support.mlflow_server import Server
+from orchestrator.tracking import store
+from tests.support.command import arguments, fedpriv, mlflow_holds_all, same_results, watched
+from tests.support.local_cluster import free_port
+
+
+class Server:
+    """A real MLflow server in ``folder``, on a free port of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.uri = f"http://127.0.0.1:{self.port}"
+        store.configure_environment()
+        self.start()
+
+    def start(self, _: object = None) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--backend-store-uri",
+            f"sqlite:///{self.folder}/mlflow.db",
+        ]
+        command += ["--artifacts-destination", str(self.folder / "artifacts"), "--workers", "1"]
+        command += ["--host", "127.0.0.1", "--port", str(self.port)]
+        variables = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with open(self.folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 120
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                urllib.request.urlopen(f"{self.uri}/health", timeout=5).close()
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return
+        pytest.fail(f"no server: {(self.folder / 'server.log').read_text()[-2000:]}")
+
+    def kill(self, _: object = None) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
 @pytest.mark.slow
 def test_a_server_that_goes_away_in_the_middle(tiny, expected, tmp_path):
-    folder, results = tmp_path / "server", tmp_path / "results"
-    folder.mkdir()
-    server = Server(folder)
-    server.start()
-    command = arguments(tiny, results, "--tracking-uri", server.uri)
+    (tmp_path / "server").mkdir()
+    server, results = Server(tmp_path / "server"), tmp_path / "results"
     try:
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1, env=environment()
-        ) as head:
-            assert head.stdout is not None
-            printed = ""
-            for line in head.stdout:
-                printed += line
-                if "round 3/" in line and server.process is not None:
-                    server.kill()
-                if "finished in" in line and server.process is None:
-                    server.start()
-            code = head.wait()
-        print(printed)
+        command = arguments(tiny, results, "--tracking-uri", server.uri)
+        code, printed = watched(command, ("round 3/", server.kill), ("finished in", server.start))
         assert code == 0, printed
         assert "MLflow cannot be used now" in printed
         if "MLflow does not hold everything yet" in printed:  # a server that needs minutes to start gets the rest from

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.sweep_file import load_sweep
-from tests.support.command import trials
-from tests.support.complete import mlflow_holds_all, nothing_left, the_same
+from tests.support.command import mlflow_holds_all, nothing_left, same_results, trials
 from tests.support.drawn import drawn
 from tests.support.random_kills import Run, drawn_kills
 from tests.support.undisturbed import undisturbed
@@ -30,21 +29,15 @@ def test_a_drawn_sweep_survives_random_kills(seed: int, tmp_path: Path) -> None:
     rows = trials(expected, sweep.stem)
     rounds = sum(run.rounds for run in load_sweep(sweep).runs[: len(rows)])
     kills = drawn_kills(random.Random(f"kills {seed}"), KILLS, rounds)
-    came = Run(sweep, results, kills, len(rows)).to_the_end(
-        0 if all(one["status"] == "finished" for one in rows) else 1
-    )
-    told = f"{sweep.read_text()}\n{came}"
-    assert not came.hung, f"the last session hung:\n{told}"
-    assert all(kill.done for kill in kills), f"ended with {came.codes[-1]}:\n{told}"
-    problems = []
-    for check in (
-        lambda: the_same(expected, results, sweep.stem),
-        lambda: mlflow_holds_all(results, sweep.stem),
-        lambda: nothing_left(results),
-    ):
-        try:
-            check()
-        except AssertionError as error:
-            problems.append(str(error)[:3000])
-    problems += [f"left over: {came.left}"] if came.left else []
-    assert not problems, "\n".join(problems) + f"\n{told}"
+    run = Run(sweep, results, kills, len(rows))
+    run.to_the_end(0 if all(row["status"] == "finished" for row in rows) else 1)
+    told = f"{sweep.read_text()}\n{run}"
+    assert not run.hung, f"the last session hung:\n{told}"
+    assert all(kill.done for kill in kills), f"ended with {run.codes[-1]}:\n{told}"
+    assert not run.left, told
+    try:
+        same_results(expected, results, sweep.stem)
+        mlflow_holds_all(results, sweep.stem)
+        nothing_left(results)
+    except AssertionError as error:
+        raise AssertionError(f"{str(error)[:3000]}\n{told}") from None

@@ -5,6 +5,7 @@ What a sweep must not combine is nowhere listed here: a draw that the product re
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -21,7 +22,7 @@ from datasets.federation import DataError, Source
 from datasets.sources.purchase_like import Config as PurchaseConfig
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.document import MISSING, value_at
-from orchestrator.config.errors import ConfigError, ConfigProblem, Key
+from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.run import check
 from orchestrator.config.slots import SLOTS, RunFields, Slot
 from orchestrator.config.sweep_file import Resources, Sweep, load_sweep
@@ -34,17 +35,10 @@ Choice = tuple[Slot, str]
 TRIES = 20_000  # draws until one is accepted
 MOST = 3e11  # multiplications of a sweep: some ten seconds
 AFRESH = 40  # refusals after which everything is drawn again
-PRIVATE = {
-    "device",
-    "threads",
-    "noise",
-    "revision",
-    "path",
-}  # fields that are never drawn: machine, secret noise, places
+PRIVATE = {"device", "threads", "noise", "revision", "path"}  # fields never drawn: machine, secret noise, places
 SLOT = {slot.key: slot for slot in SLOTS}
 SWEPT = ("training", "clustering", "objective", "aggregation", "privacy")  # slots whose component may be swept
 PURCHASES = {"examples": 300, "features": 24, "classes": 4}
-_TOPS = {slot.path[0] for slot in SLOTS}
 assert PURCHASES.keys() <= PurchaseConfig.model_fields.keys()
 
 
@@ -108,7 +102,6 @@ def work(run: Run, source: Source) -> float:
     return 3.0 * each * examples * passes * rounds * (1 + 2 * len(run.attacks))
 
 
-@cache
 def multiplications(model: Any, shape: tuple[int, ...], classes: int) -> int:
     """Return the multiplications that one example takes, forward."""
     import torch
@@ -133,15 +126,14 @@ class _Draw:
     def accepted(self, path: Path) -> bool:
         """Write the sweep if it is valid. If it is refused, draw again what the refusal names, and say no."""
         problems = self._problems(path)
-        self.refused += bool(problems)
-        if problems and self.refused % AFRESH == 0:
-            self._draw()
-            return False
         unread = [one for one in problems if one.unread and value_at(self.tree, one.key, MISSING) is not MISSING]
         for problem in unread:
             del value_at(self.tree, problem.key[:-1])[problem.key[-1]]
-        if problems and not unread:
-            self._mend(self.rng.choice(problems).key)
+        self.refused += bool(problems)
+        if problems and self.refused % AFRESH == 0:
+            self._draw()
+        elif problems and not unread:
+            self._redraw(".".join(map(str, self.rng.choice(problems).key)))
         return not problems
 
     def _problems(self, path: Path) -> list[ConfigProblem]:
@@ -156,42 +148,36 @@ class _Draw:
         path.write_text(yaml.safe_dump(self.tree, sort_keys=False))
         try:
             sweep = load_sweep(path)
+            for run in sweep.runs:  # the clients that a seed draws may leave too little for something
+                partition_data(run, self.root)
         except ConfigError as error:
             return list(error.problems)
-        trials = sweep.samples or 0 if sweep.space else len(sweep.runs)
-        if trials * max(work(one, read[0]) for one in sweep.runs) > MOST:
-            larger: list[Key] = [*(("base", one) for one in ("data", "clustering", "attacks", "rounds")), ("sweep",)]
-            return [ConfigProblem("takes too long", self.rng.choice(larger))]
-        return data_problems(sweep, download=False) or self._unlucky(sweep)
-
-    def _unlucky(self, sweep: Sweep) -> list[ConfigProblem]:
-        """Why a trial would fail, if the clients that its seed draws leave too little for something."""
-        try:
-            for run in sweep.runs:
-                partition_data(run, self.root)
         except DataError as error:
             return [ConfigProblem(str(error), ("base", "data"))]
-        return []
+        trials = sweep.samples or 0 if sweep.space else len(sweep.runs)
+        if trials * max(work(one, read[0]) for one in sweep.runs) > MOST:
+            return [ConfigProblem("takes too long", ("base", self.rng.choice(("data", "clustering", "attacks"))))]
+        return data_problems(sweep, download=False)
 
     def _draw(self) -> None:
         """Draw a whole sweep file, in which the component whose turn it is has its place; it need not be valid."""
-        rng, base = self.rng, _run_fields(self.rng)
-        self.tree: dict[str, Any] = {"name": self.name, "data_root": str(self.root), "base": base}
+        rng = self.rng
+        self.tree: dict[str, Any] = {"name": self.name, "data_root": str(self.root), "base": _run_fields(rng)}
         for slot in SLOTS:
             self._fill(slot)
         if rng.random() < 0.2:
-            base["curvature"] = _fields(rng, CurvatureConfig, 0.3)
-        self._vary()
+            self.tree["base"]["curvature"] = _fields(rng, CurvatureConfig, 0.3)
         actors, trials = rng.choice((1, 2)), rng.choice((1, 2, "auto"))
         self.tree["resources"] = {"client_actors": actors, "concurrent_trials": trials, "trial_retries": 5}
+        self._vary()
 
     def _fill(self, slot: Slot) -> None:
         """Draw the component of a slot, or its list."""
         rng, base, names = self.rng, self.tree["base"], [name for where, name in self.every if where == slot]
         if slot.many:
-            chosen = rng.sample(names, rng.choice((0, 1, 1, 2, 3)))
-            chosen += [self.featured[1]] if slot == self.featured[0] and self.featured[1] not in chosen else []
-            base[slot.key] = [attack(one) | _fields(rng, components(slot.folder)[one].Config, 0.15) for one in chosen]
+            chosen = set(rng.sample(names, rng.choice((0, 1, 1, 2, 3)))) | ({self.featured[1]} & set(names))
+            configs = {name: components(slot.folder)[name].Config for name in sorted(chosen)}
+            base[slot.key] = [attack(name) | _fields(rng, config, 0.15) for name, config in configs.items()]
             return
         name = self.featured[1] if slot == self.featured[0] else rng.choice(names)
         if slot.key == "data":
@@ -207,34 +193,18 @@ class _Draw:
             self.tree.pop(section, None)
         self.tree |= _search(self.rng) if self.rng.random() < 0.2 else _grid(self.rng, self.tree["base"], self.every)
 
-    def _mend(self, key: Key) -> None:
-        """Draw again what a refusal is about: a field, its component, or something else that it does not go with."""
-        rng, base = self.rng, self.tree["base"]
-        if key[:1] != ("base",):
-            self._vary()
-            return
-        place = ".".join(map(str, key[1:]))
-        slots = [slot for slot in SLOTS if place == slot.key or place.startswith(f"{slot.key}.")]
-        if not slots:
-            self.tree["base"] = {name: base[name] for name in base if name in _TOPS} | _run_fields(rng)
-            return
-        slot = max(slots, key=lambda one: len(one.path))
-        field, holder = key[-1], value_at(self.tree, key[:-1])
-        if slot in (self.featured[0], SLOT["data.split"]) and rng.random() < 0.5:
-            slot = SLOT["data"]  # most often it is the data that do not suit
-        elif slot == self.featured[0] or rng.random() < 0.3:
-            slot = rng.choice(SLOTS)
-        elif (
-            isinstance(holder, dict)
-            and field in holder
-            and slot.key != "data"
-            and field not in ("name", *_TOPS, "split")
-        ):
-            del holder[field]
-            return
-        self._fill(slot)
-        if self.tree.get("sweep") and not self.tree.get("tune"):
-            self._vary()
+    def _redraw(self, key: str) -> None:
+        """Draw again the component that a refusal is about, or another that it does not go with, and what is varied."""
+        slots = [slot for slot in SLOTS if f"{key}.".startswith(f"base.{slot.key}.")]
+        if slots and (slots[-1] == self.featured[0] or self.rng.random() < 0.3):
+            slots = [
+                self.rng.choice((SLOT["data"], self.rng.choice(SLOTS)))
+            ]  # most often it is the data that do not suit
+        if slots:
+            self._fill(max(slots, key=lambda slot: len(slot.path)))
+        elif key.startswith("base."):
+            self.tree["base"] |= _run_fields(self.rng)
+        self._vary()
 
 
 def _run_fields(rng: random.Random) -> dict[str, Any]:
@@ -285,39 +255,36 @@ def _component(rng: random.Random, slot: Slot, name: str) -> dict[str, Any]:
 
 def _fields(rng: random.Random, config: type[BaseModel], share: float) -> dict[str, Any]:
     """Draw values for a ``share`` of the fields that are numbers, yes or no, or one of some words."""
-    found = {}
+    fields = {}
     for field, described in _properties(config).items():
         if field in PRIVATE or rng.random() > share:
             continue
         kind = rng.choice([one for one in (described, *described.get("anyOf", ())) if "anyOf" not in one])
-        values = list(_values(rng, kind, described.get("default"), field))
-        found |= {field: rng.choice(values)} if values else {}
-    return found
+        if values := _values(rng, kind, described.get("default"), field):
+            fields[field] = rng.choice(values)
+    return fields
 
 
 @cache
 def _properties(config: type[BaseModel]) -> dict[str, Any]:
-    found: dict[str, Any] = config.model_json_schema().get("properties", {})
-    return found
+    return config.model_json_schema().get("properties", {})
 
 
-def _values(rng: random.Random, kind: dict[str, Any], default: Any, field: str) -> Iterator[Any]:
-    """Yield values of a kind that the schema describes, small ones."""
-    yield from kind.get("enum", ())
-    yield from [kind["const"]] if "const" in kind else ()
-    if "enum" in kind or "const" in kind:
-        return
-    if kind.get("type") == "boolean":
-        yield rng.random() < 0.5
+def _values(rng: random.Random, kind: dict[str, Any], default: Any, field: str) -> list[Any]:
+    """Values of a kind that the schema describes, small ones."""
+    if words := [*kind.get("enum", ()), *([kind["const"]] if "const" in kind else ())]:
+        return words
     low, high = kind.get("minimum", kind.get("exclusiveMinimum", 0)), kind.get("maximum", kind.get("exclusiveMaximum"))
+    most = math.inf if high is None else high
+    if kind.get("type") == "boolean":
+        return [False, True]
     if kind.get("type") == "integer":
-        usual = SMALL.get(field, 4)
-        yield min(low + rng.randrange(4), *[high] if high is not None else [low + 4])
-        yield max(low, min(usual, high if high is not None else usual))
+        return [min(low + rng.randrange(4), most), max(low, min(SMALL.get(field, 4), most))]
     if kind.get("type") == "number":
         middle = default if isinstance(default, float) and default > low else low + 0.1
         value = float(f"{rng.uniform(max(low, middle / 2), 2 * middle):.3g}")
-        yield value if high is None else min(value, float(f"{(middle + high) / 2:.3g}"))
+        return [value if high is None else min(value, float(f"{(middle + high) / 2:.3g}"))]
+    return []
 
 
 def _grid(rng: random.Random, base: dict[str, Any], every: tuple[Choice, ...]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -92,14 +93,22 @@ class LocalCluster:
                 os.kill(process, signal.SIGKILL)
         self.nodes[number].wait()
 
+    @contextmanager
+    def node(self, *before: str) -> Iterator[None]:
+        """A node of one CPU that is lost in the end."""
+        number = self.start(1, *before)
+        try:
+            yield
+        finally:
+            self.lose(number)
+
     def _processes(self, leader: int) -> list[int]:
         """The node's processes: those of its session, and those below them."""
-        found = {leader}
+        pids = {leader}
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
-                if os.getsid(process.pid) == leader:
-                    found |= {process.pid, *(child.pid for child in process.children(recursive=True))}
-        return sorted(found)
+                pids |= below(process.pid) if os.getsid(process.pid) == leader else set()
+        return sorted(pids)
 
     def run(self, *command: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
         """A command that knows the cluster's token."""

@@ -1,7 +1,7 @@
 """Huge and tiny values for every field of a sweep file, each through the check and the dry run in a forked process.
 
-Everything is imported before a process is forked, whose memory and time are bounded, so that a value which would take the
-whole machine shows as a finding and not as a dead one.
+``python -m tests.support.out_of_reach FOLDER`` prints a line of JSON for each. Everything is imported before a process is
+forked, whose memory and time are bounded, so that a value which would take the whole machine shows as a finding.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ import yaml
 
 from orchestrator.config.document import assign
 
-SECONDS, BYTES = 5.0, 1 << 30
-YARDSTICK = 0.1  # seconds that `slowdown` takes on a slow machine with nothing else to do
+BYTES = 1 << 30
 SPARE = 1 << 30  # of addresses, which libraries reserve and do not use
-HALT = 15  # seconds of the processor after which a process is given up
-OURS = ("orchestrator.commands", "orchestrator.estimates.dry_run")
-LOADED = (*OURS, "orchestrator.scheduling.search", "optuna", "scipy.optimize", "scipy.special", "scipy.stats",
-          "sklearn.ensemble", "torch._dynamo", "torch.func")  # fmt: skip
+SECONDS = 15  # of the processor, after which a process is ended
+LOADED = ("orchestrator.commands", "orchestrator.estimates.dry_run", "orchestrator.scheduling.search", "optuna",
+          "scipy.optimize", "scipy.special", "scipy.stats", "sklearn.ensemble", "torch._dynamo", "torch.func")  # fmt: skip
 MARK = "@VALUE@"
 LARGEST = str(2**63 - 1)
 INTEGERS = ("1000000", "1000000000", LARGEST, str(2**63), "1" + 400 * "0", "0", "-1")
@@ -44,12 +42,6 @@ DATA = {
     "arrays": {"name": "arrays", "path": "arrays.npz", "shadow_size": 40, "clients": 4},
     "purchase_like": {"name": "purchase_like", "clients": 4, "examples": 400, "features": 20, "classes": 4},
 }
-WORST = ("1000000000", LARGEST, "1.0e+308", "5.0e-324", "[1000000000]", f"[{LARGEST}]")
-CHOSEN = re.compile(  # the fields that are most able to take a machine
-    r"base\.(rounds|seed|evaluate_every|participation_rate)|base\.data\.(clients|examples_per_client|shadow_size)|"
-    r"base\.(model\.hidden|training\.(lr|epochs|batch_size|clients_per_job)|privacy\.clip)|resources\..*|samples|"
-    r"base\.clustering\.(restart_rounds|selection_batch)|tune\.search\.seed|sweep"
-)
 Case = tuple[str, str, str]  # whose field with its key, the value as YAML, and the sweep file
 
 
@@ -136,46 +128,32 @@ def every_case() -> Iterator[Case]:
     yield "grid sweep", "100^5", yaml.safe_dump(sweep(run)) + "sweep:\n" + grids
 
 
-def sample() -> list[Case]:
-    """The worst values of the fields that are most able to take a machine, each once; and a grid of 100^5 trials."""
-    found: dict[tuple[str, str], Case] = {}
-    for case in every_case():
-        key = case[0].partition(" ")[2]
-        if CHOSEN.fullmatch(key) and case[1] in (*WORST, "100^5"):
-            found.setdefault((key, case[1]), case)
-    return list(found.values())
-
-
-def slowdown() -> float:
-    """How many times slower this process is now than on a machine with nothing else to do; at least 1."""
-    begun = time.process_time()
-    sum(number * number for number in range(1_000_000))
-    return max(1.0, (time.process_time() - begun) / YARDSTICK)
-
-
 def _in_a_child(text: str, folder: Path, answer: Any) -> None:
     from orchestrator import commands
     from orchestrator.config.errors import ConfigError
 
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    spent = int(time.process_time())
-    resource.setrlimit(resource.RLIMIT_AS, (held + BYTES + SPARE,) * 2)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES + SPARE,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (spent + HALT, spent + HALT + 1))
-    path, said = folder / "reach.yaml", io.StringIO()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS,) * 2)
+    path, printed = folder / "reach.yaml", io.StringIO()
     path.write_text(text)
-    begun, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        with redirect_stdout(said), redirect_stderr(said):
+        with redirect_stdout(printed), redirect_stderr(printed):
             code = commands.run(path, (), commands.Choices(folder / "results", dry=True))
         outcome = "plan" if code == 0 else f"exit code {code}"
     except ConfigError as refusal:
         outcome = "refused"
-        said.write(str(refusal))
+        printed.write(str(refusal))
     except BaseException as error:
         outcome = f"{type(error).__name__}: {str(error)[:200]}"
     grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-    answer.send(((time.process_time() - begun) / slowdown(), grown, outcome, said.getvalue()[:20_000]))
+    lines = printed.getvalue().splitlines()
+    wrong = [] if outcome in ("plan", "refused") else [outcome]
+    wrong += [f"took {grown / 1e9:.2f} GB"] if grown > BYTES else []
+    wrong += [f"prints {line[:200]}" for line in lines if "Warning" in line or unreadable(line)][:1]
+    answer.send((outcome, "; ".join(wrong)))
 
 
 def outcome(text: str, folder: Path) -> tuple[str, str]:
@@ -186,17 +164,11 @@ def outcome(text: str, folder: Path) -> tuple[str, str]:
     child.start()
     theirs.close()
     try:
-        seconds, grown, came, said = ours.recv()
+        return ours.recv()  # type: ignore[no-any-return]
     except EOFError:
-        return "died", f"died, of {HALT} s or too much memory"
+        return "died", f"died, of {SECONDS} s or too much memory"
     finally:
         child.join()
-    wrong = [] if came in ("plan", "refused") else [came]
-    wrong += [f"took {seconds:.1f} s"] if seconds > SECONDS else []
-    wrong += [f"took {grown / 1e9:.2f} GB"] if grown > BYTES else []
-    lines = said.splitlines()
-    wrong += [f"prints {line[:200]}" for line in lines if "Warning" in line or unreadable(line)][:1]
-    return came, "; ".join(wrong)
 
 
 def unreadable(line: str) -> bool:
@@ -206,31 +178,17 @@ def unreadable(line: str) -> bool:
     return bool(re.search(r"\binf\b|\bnan\b|[0-9]{9}|e\+[0-9]", line))
 
 
-def main(which: str, folder: Path, processes: int) -> None:
-    """Print the outcome of each case as a line of JSON."""
-    for name in OURS if which == "sample" else LOADED:
-        importlib.import_module(name)
+if __name__ == "__main__":
+    for module in LOADED:
+        importlib.import_module(module)
     import torch
 
     from orchestrator.estimates import small_runs
 
     torch.set_num_threads(1)
     small_runs.EACH = 0.02  # seconds: what is timed here is not needed
-    os.environ["FEDPRIV_DATA"] = str(folder / "none")
-    cases, workers = sample() if which == "sample" else list(every_case()), []
-    for number in range(processes):
-        own = folder / str(number)
-        own.mkdir()
-        write_files(own)
-        workers.append(os.fork())
-        if not workers[-1]:
-            for name, value, text in cases[number::processes]:
-                line = json.dumps([f"{name}={value[:40]}", *outcome(text, own)])
-                os.write(1, f"{line}\n".encode())
-            os._exit(0)
-    for worker in workers:
-        os.waitpid(worker, 0)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    place = Path(sys.argv[1])
+    os.environ["FEDPRIV_DATA"] = str(place / "none")
+    write_files(place)
+    for name, value, text in every_case():
+        print(json.dumps([f"{name}={value[:40]}", *outcome(text, place)]), flush=True)
