@@ -52,7 +52,7 @@ def main() -> int:
         sweep = Path(scratch) / "twelve.yaml"
         sweep.write_text(SWEEP.format(seeds=json.dumps(list(range(options.trials))), actors=options.actors))
         began = time.perf_counter()
-        code = command.run(sweep, [], Path(scratch) / "results", "local", None, False)
+        code = command.run(sweep, [], command.Choices(Path(scratch) / "results", "local"))
         whole = time.perf_counter() - began
     if code:
         return code

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,8 @@ LAYERS = (
     ("algorithms.core",),
     ("algorithms.auditing", "algorithms.curvature", "algorithms.metrics"),
     ("algorithms.interfaces",),
-    (
-        "algorithms.models",
-        "algorithms.training",
-        "algorithms.clustering",
-        "algorithms.objectives",
-        "algorithms.aggregation",
-        "algorithms.privacy",
+    tuple(
+        f"algorithms.{slot}" for slot in ("models", "training", "clustering", "objectives", "aggregation", "privacy")
     ),
     ("algorithms.engine",),
     ("attacks",),
@@ -90,23 +87,14 @@ def room(module: str) -> str | None:
 
 def circle(edges: frozenset[Import]) -> list[str]:
     """Some circle of imports, or nothing."""
-    following: dict[str, list[str]] = {}
+    graph: dict[str, set[str]] = {}
     for one, other in sorted(edges):
-        following.setdefault(one, []).append(other)
-    done: set[str] = set()
-
-    def search(at: str, way: list[str]) -> list[str]:
-        if at in way:
-            return [*way[way.index(at) :], at]
-        if at in done:
-            return []
-        for other in following.get(at, ()):
-            if found := search(other, [*way, at]):
-                return found
-        done.add(at)
-        return []
-
-    return next((found for start in sorted(following) if (found := search(start, []))), [])
+        graph.setdefault(one, set()).add(other)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def upward(edges: frozenset[Import]) -> list[str]:
@@ -135,35 +123,22 @@ def test_no_module_is_part_of_a_circle() -> None:
 
 
 def test_mathematics_knows_neither_ray_nor_mlflow_nor_the_terminal() -> None:
-    banned = ("ray", "mlflow", "rich", "orchestrator")
-    found = []
-    for name, path in modules().items():
-        if name.startswith("orchestrator"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found += [f"{name} imports {one}" for one in names if one.split(".")[0] in banned]
-    assert found == []
+    banned = re.compile(r"^ *(?:import|from) (ray|mlflow|rich|orchestrator)\b", re.MULTILINE)
+    pure = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
+    assert [name for name, text in pure.items() if not name.startswith("orchestrator") and banned.search(text)] == []
 
 
 @pytest.mark.parametrize(
-    ("edge", "complaint"),
+    "edge",
     [
-        (("datasets.files", "algorithms.core.noise"), "datasets.files imports algorithms.core.noise"),
-        (
-            ("orchestrator.config.run", "orchestrator.trial.loop"),
-            "orchestrator.config.run imports orchestrator.trial.loop",
-        ),
-        (
-            ("algorithms.models.mlp", "algorithms.training.dp_sgd"),
-            "algorithms.models.mlp imports algorithms.training.dp_sgd",
-        ),
+        ("datasets.files", "algorithms.core.noise"),
+        ("orchestrator.config.run", "orchestrator.trial.loop"),
+        ("algorithms.models.mlp", "algorithms.training.dp_sgd"),
     ],
 )
-def test_an_import_against_the_layers_is_named(edge: Import, complaint: str) -> None:
-    assert upward(imports() | {edge}) == [complaint]
+def test_an_import_against_the_layers_is_named(edge: Import) -> None:
+    assert upward(imports() | {edge}) == ["{} imports {}".format(*edge)]
 
 
 def test_a_circle_is_found() -> None:
-    assert circle(frozenset({("a", "b"), ("b", "c"), ("c", "b")})) == ["b", "c", "b"]
+    assert set(circle(frozenset({("a", "b"), ("b", "c"), ("c", "b")}))) == {"b", "c"}

@@ -17,7 +17,8 @@ from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.report.comparison import agrees
 from orchestrator.report.published import counterpart, records
 
-SWEEPS = sorted((Path(__file__).parents[1] / "sweeps").glob("*.yaml"))
+FOLDER = Path(__file__).parents[1] / "sweeps"
+SWEEPS = sorted(FOLDER.glob("*.yaml"))
 IFCA_MIR = [path for path in SWEEPS if path.stem == "quickstart" or path.stem.startswith("ifca_mir")]
 FINP = [path for path in SWEEPS if path.stem.startswith("finp") and path.stem != "finp_quickstart"]
 RELEASED = [path for path in FINP if path.stem.endswith("as_released")]
@@ -26,9 +27,9 @@ PARTS = ("Paper", "Expect", "Hardware")
 OPTIONS = re.compile(r"# (?P<word>\w+): (?P<options>--set .+)")
 
 
-@pytest.fixture(autouse=True)
-def _no_data_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDPRIV_DATA", raising=False)
+@cache
+def loaded(path: Path, *sets: str) -> Sweep:
+    return load_sweep(path, sets)
 
 
 def opening(path: Path) -> list[str]:
@@ -47,43 +48,32 @@ def variants(path: Path) -> dict[str, list[str]]:
     return found
 
 
-# Examples of a client on average, where it is not said how many there should be.
-DEALT = {"alzheimer": 1024, "cifar10": 2500, "digits": 110, "har": 150}
-
-
 def cost(sweep: Sweep) -> int:
-    """Examples that all trials train on and measure curvature with, over all rounds and federations."""
-    return sum(
-        run.rounds * run.data.config.clients * _passes(run) * (1 + 4 * getattr(attack.config, "replicas", 0))
-        for run in sweep.runs
-        for attack in run.attacks or [run.training]
-    )
-
-
-def _passes(run: Run) -> int:
-    """Examples that one client takes through its network in a round, at least."""
-    examples = run.data.config.examples_per_client or DEALT[run.data.name]
-    curvature = run.curvature
-    if not run.measures_curvature:
-        return run.training.config.epochs * examples
-    products = curvature.power_steps + (curvature.probes if curvature.trace == "hutchinson" else 0)
-    return run.training.config.epochs * examples + products * min(examples, curvature.examples)
+    """About how many examples all trials take through their networks, over all rounds and federations."""
+    total = 0
+    for run in sweep.runs:
+        data, curvature = run.data.config, run.curvature
+        examples = data.examples_per_client or 1000
+        passes = run.training.config.epochs * examples
+        if run.measures_curvature:
+            products = curvature.power_steps + (curvature.probes if curvature.trace == "hutchinson" else 0)
+            passes += products * min(examples, curvature.examples)
+        federations = sum(1 + 4 * getattr(attack.config, "replicas", 0) for attack in run.attacks or [run.training])
+        total += run.rounds * data.clients * passes * federations
+    return total
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_every_trial_is_a_run_of_its_own_that_reads_back(path: Path) -> None:
-    sweep = load_sweep(path)
+def test_a_sweep_has_trials_that_read_back_options_that_can_be_given_and_says_what_it_is_for(path: Path) -> None:
+    sweep = loaded(path)
     assert len({trial_id(run) for run in sweep.runs}) == len(sweep.runs)
     assert all(resolve(run.to_dict()) == run for run in sweep.runs)
     assert sweep.name == path.stem.replace("_", "-"), "results are found by the file's name"
-
-
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_the_opening_comment_says_what_to_expect_and_what_it_costs(path: Path) -> None:
+    assert all(loaded(path, *sets).runs for sets in variants(path).values())
     text = "\n".join(opening(path))
     for part in PARTS:
-        found = re.search(rf"^# {part}: +(\S.*(?:\n# {{11}}.*)*)", text, re.MULTILINE)
-        assert found and len(found[1]) > 40, f"{path.name} has no {part}"
+        told = re.search(rf"^# {part}: +(\S.*(?:\n# {{11}}.*)*)", text, re.MULTILINE)
+        assert told and len(told[1]) > 40, f"{path.name} has no {part}"
     assert re.search(r"\d ?(h|min|minutes)\b", text), "hours or minutes"
 
 
@@ -91,7 +81,7 @@ def test_the_opening_comment_says_what_to_expect_and_what_it_costs(path: Path) -
     "path", [path for path in SWEEPS if not path.stem.endswith("quickstart")], ids=lambda path: path.stem
 )
 def test_there_is_a_small_version_of_the_same_comparison(path: Path) -> None:
-    whole, small = load_sweep(path), load_sweep(path, variants(path)["small"])
+    whole, small = loaded(path), loaded(path, *variants(path)["small"])
     assert small.swept == whole.swept
     assert small.name == f"{whole.name}-small", "it must not be taken for the whole"
     assert cost(small) * (100 if path in IFCA_MIR else 10) < cost(whole)
@@ -99,16 +89,10 @@ def test_there_is_a_small_version_of_the_same_comparison(path: Path) -> None:
         assert {getattr(run, slot).name for run in small.runs} == {getattr(run, slot).name for run in whole.runs}
 
 
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_every_line_of_options_can_be_given(path: Path) -> None:
-    for sets in variants(path).values():
-        assert load_sweep(path, sets).runs
-
-
 @pytest.mark.parametrize("path", IFCA_MIR, ids=lambda path: path.stem)
 def test_trials_that_are_compared_share_data_and_start(path: Path) -> None:
     """Both algorithms see the same partition, the same initial models and the same tolerances."""
-    for run in load_sweep(path).runs:
+    for run in loaded(path).runs:
         assert run.data.config.split_seed is None
         assert run.clustering.config.clusters == 2
         assert [attack.name for attack in run.attacks if attack.name != "calibrated_mia"] == ["shadow_mia"]
@@ -136,7 +120,7 @@ RECIPES = {
 
 @pytest.mark.parametrize("name", [*RATIOS, *RANGES])
 def test_the_sweeps_of_the_paper_have_its_numbers(name: str) -> None:
-    runs = load_sweep(next(path for path in SWEEPS if path.stem == name)).runs
+    runs = loaded(FOLDER / f"{name}.yaml").runs
     splits = {(run.split.config.minority_ratio, run.split.config.minority, run.split.config.majority) for run in runs}
     if name in RATIOS:
         minority, majority, ratios = RATIOS[name]
@@ -161,7 +145,7 @@ ONE_DEAL = [*RELEASED, *(path for path in SWEEPS if path.stem == "metric_privacy
 @pytest.mark.parametrize("path", [path for path in SWEEPS if path not in IFCA_MIR], ids=lambda path: path.stem)
 def test_trials_of_one_global_model_share_the_attack_and_deal_anew_with_every_seed(path: Path) -> None:
     """A partition is a random factor: unless it varies, intervals over seeds are three to six times too narrow on UCI HAR."""
-    runs = load_sweep(path).runs
+    runs = loaded(path).runs
     assert {run.clustering.name for run in runs} == {"none"}
     assert all(run.data == runs[0].data and run.attacks == runs[0].attacks for run in runs)
     if path in ONE_DEAL:
@@ -169,23 +153,15 @@ def test_trials_of_one_global_model_share_the_attack_and_deal_anew_with_every_se
         assert "partition is fixed" in "\n".join(opening(path))
     else:
         assert {run.data.config.split_seed for run in runs} == {None}, "the partition follows the seed"
-
-
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_sweeps_beside_printed_numbers_have_three_deals_or_more(path: Path) -> None:
-    """One-partition sweeps say so; the quickstarts and the sweeps on other data stand beside no printed number."""
-    runs = load_sweep(path).runs
-    if path not in ONE_DEAL and not path.stem.endswith("quickstart"):
-        assert len({run.seed for run in runs}) >= 3
+        # The quickstarts and the sweeps on other data stand beside no printed number.
+        assert path.stem.endswith("quickstart") or len({run.seed for run in runs}) >= 3
 
 
 @cache
 def planned() -> tuple[dict[str, Any], ...]:
     """Every run of every sweep as it stands and with each of its lines of options but the small one, written out."""
-    runs = [run for path in SWEEPS for run in load_sweep(path).runs]
-    for path in SWEEPS:
-        lines = [sets for word, sets in variants(path).items() if word != "small"]
-        runs += [run for sets in lines for run in load_sweep(path, sets).runs]
+    lines = [(path, sets) for path in SWEEPS for word, sets in {"": [], **variants(path)}.items() if word != "small"]
+    runs = [run for path, sets in lines for run in loaded(path, *sets).runs]
     return tuple({trial_id(run): run.to_dict() for run in runs}.values())
 
 
@@ -214,7 +190,7 @@ FINP_RECIPES = {"tcn": ("har", {1}), "hu_cnn": ("cifar10", {1, 5, 10}), "resnet5
 
 @pytest.mark.parametrize("path", FINP, ids=lambda path: path.stem)
 def test_the_sweeps_of_finp_have_its_numbers(path: Path) -> None:
-    for run in load_sweep(path).runs:
+    for run in loaded(path).runs:
         training, (data, epochs) = run.training.config, FINP_RECIPES[run.model.name]
         assert (run.data.name, run.data.config.clients) == (data, 10)
         assert (training.optimizer, training.lr, training.batch_size) == ("adam", 0.001, 64)
@@ -227,7 +203,7 @@ def test_the_sweeps_of_finp_have_its_numbers(path: Path) -> None:
 
 def test_the_ablation_of_beta_has_every_published_pair() -> None:
     for name in ("finp_cifar_cnn_beta", "finp_cifar_cnn_beta_as_released"):
-        runs = load_sweep(next(path for path in SWEEPS if path.stem == name)).runs
+        runs = loaded(FOLDER / f"{name}.yaml").runs
         pairs = {(run.aggregation.name, getattr(run.objective.config, "beta", None)) for run in runs}
         assert pairs == {(name, b) for name in ("fedavg", "finp_pca", "finp_ala") for b in (None, 0.05, 0.1, 0.3, 0.5)}
 
@@ -235,14 +211,14 @@ def test_the_ablation_of_beta_has_every_published_pair() -> None:
 @pytest.mark.parametrize("path", RELEASED, ids=lambda path: path.stem)
 def test_as_released_has_the_defects_and_sound_has_none(path: Path) -> None:
     def finp(path: Path) -> list[Run]:
-        return [run for run in load_sweep(path).runs if run.objective.name == "finp"]
+        return [run for run in loaded(path).runs if run.objective.name == "finp"]
 
     for config in (run.curvature for run in finp(path)):
         assert (config.rho_alignment, config.solver, config.trace) == ("by_visit_order", "power", "hutchinson")
         assert (config.power_steps, config.probes, config.tolerance) == (100, 100, 0.001)
         assert config.examples >= 10_000, "all that a client can have"
         assert config.reliability_every == 0
-    for run in load_sweep(path).runs:
+    for run in loaded(path).runs:
         assert getattr(run.aggregation.config, "rho", "with_penalty") == "with_penalty"
         assert run.attacks[0].config.rounded
     sound = path.with_name(path.name.replace("_as_released", "").replace("resnet_finp", "resnet"))
@@ -250,7 +226,7 @@ def test_as_released_has_the_defects_and_sound_has_none(path: Path) -> None:
         assert run.objective.config == type(run.objective.config)(beta=run.objective.config.beta)
         few = {"examples": 20, "reliability_every": 0} if path.stem == "finp_timing_as_released" else {}
         assert run.curvature == CurvatureConfig(**few)
-    assert not any(getattr(attack.config, "rounded", False) for run in load_sweep(sound).runs for attack in run.attacks)
+    assert not any(getattr(attack.config, "rounded", False) for run in loaded(sound).runs for attack in run.attacks)
 
 
 # Clients by the table that they are from, with the rounds and local epochs of Sections 6 and 7.
@@ -260,7 +236,7 @@ WARM = {"fedavg": 0, "fedmedian": 0, "fedavgm": 20, "fedopt": 20, "fedyogi": 20}
 
 def strategies(name: str) -> list[tuple[str, Run]]:
     """The trials of a sweep of that paper, each with the name that the sweep file has for its aggregation."""
-    sweep = load_sweep(next(path for path in SWEEPS if path.stem == f"metric_privacy_{name}"))
+    sweep = loaded(FOLDER / f"metric_privacy_{name}.yaml")
     named = [
         values.get("aggregation.name", run.aggregation.name)
         for values, run in zip(sweep.values, sweep.runs, strict=True)

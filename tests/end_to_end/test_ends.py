@@ -12,8 +12,8 @@ from tests.support.command import fedpriv, mlflow_holds_all, same_results, signa
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_ray")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_scheduler_or_a_closed_terminal_ends_it_as_control_c_does(number, code, tiny, expected, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_control_c_a_scheduler_or_a_closed_terminal_ends_it(number, code, tiny, expected, tmp_path):
     ended, printed = signalled_after(number, "  round 3/", tiny, tmp_path)
     assert ended == code, printed
     assert "the same command resumes from there" in printed

@@ -39,7 +39,8 @@ class QuietTracker(SimpleNamespace):
 def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over(
     work: Work, monkeypatch: pytest.MonkeyPatch, broken: bool, code: int
 ) -> None:
-    screen = Screen(1, Console(force_terminal=True, file=io.StringIO()))
+    terminal = io.StringIO()
+    screen = Screen(1, Console(force_terminal=True, file=terminal, width=200))
     alive: list[bool] = []
 
     def session(*_: object) -> AbstractContextManager[list[object]]:
@@ -65,4 +66,5 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     monkeypatch.setattr("orchestrator.scheduling.tuner.run_trials", trained)
     monkeypatch.setattr("orchestrator.cluster.nodes.node_problems", lambda *_: [])
     assert commands.execute(work) == code
+    assert ("the same command resumes from there" in terminal.getvalue()) == broken
     assert alive == ([True] if broken else [True, False]) and not screen.live.is_started

@@ -47,7 +47,7 @@ def environment(**more: str) -> dict[str, str]:
 def given(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Give a command, and wait for its end."""
     env = environment(**variables)
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=env, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=env, check=False)
 
 
 def fedpriv(sweep: Path, results: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
