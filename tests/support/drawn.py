@@ -1,69 +1,122 @@
-"""Sweeps drawn at random from all components of all slots, with random values of their fields, that run in seconds.
+"""Sweeps drawn at random from all components of all slots, that run in seconds.
 
 What a sweep must not combine is nowhere listed here: a draw that the product refuses (ConfigError) is drawn again.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
-from pydantic import BaseModel
 
-from algorithms.core.configs import CurvatureConfig
 from algorithms.interfaces import Run
 from datasets.components import components, presets
 from datasets.federation import DataError, Source
-from datasets.sources.purchase_like import Config as PurchaseConfig
+from datasets.sources import har
 from orchestrator.cluster.data_checks import data_problems
-from orchestrator.config.document import MISSING, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.run import check
-from orchestrator.config.slots import SLOTS, RunFields, Slot
+from orchestrator.config.slots import SLOTS, Slot
 from orchestrator.config.sweep_file import Resources, Sweep, load_sweep
-from orchestrator.conformance.example_runs import SMALL, attack
+from orchestrator.conformance.example_runs import attack, described
 from orchestrator.trial.federation import partition_data
-from tests.support.drawn_data import OWN, write_data
 
 Choice = tuple[Slot, str]
 
 TRIES = 20_000  # draws until one is accepted
 MOST = 3e11  # multiplications of a sweep: some ten seconds
-AFRESH = 40  # refusals after which everything is drawn again
-PRIVATE = {"device", "threads", "noise", "revision", "path"}  # fields never drawn: machine, secret noise, places
-SLOT = {slot.key: slot for slot in SLOTS}
 SWEPT = ("training", "clustering", "objective", "aggregation", "privacy")  # slots whose component may be swept
+DATA = next(slot for slot in SLOTS if slot.key == "data")
+# Small values of fields, where a component has them.
+SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 8, "lr": 0.1, "hidden": [8], "restarts": 2, "restart_rounds": 2}
+SMALL |= {"min_size": 2, "warm_start_rounds": 1, "power_steps": 3, "preset": "shares", "minority_ratio": 0.3}
 PURCHASES = {"examples": 300, "features": 24, "classes": 4}
-assert PURCHASES.keys() <= PurchaseConfig.model_fields.keys()
+# The fields without which a data set of own files cannot be read; of several, any.
+OWN: dict[str, list[dict[str, Any]]] = {
+    "table": [
+        {"path": "people.csv", "label": "outcome", "drop": ["clinic", "area"]},
+        {"path": "people.csv", "label": "outcome", "client": "clinic", "group": "area"},
+    ],
+    "arrays": [{"path": "signals.npz"}, {"path": "signals.npz", "client": "writer", "standardize": True}],
+    "image_folder": [{"path": "images", "layout": "class/client", "color": color} for color in ("rgb", "gray")],
+}
+PEOPLE, IMAGES, CLIENTS, CLASSES = 240, 168, 8, 3
 
 
-@cache
+def write_data(folder: Path) -> Path:
+    """Write own data of every kind, and UCI HAR, into ``folder``, unless they are there; return the folder."""
+    from PIL import Image
+
+    if (folder / "people.csv").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    rng, rows = np.random.default_rng(0), ["height,weight,kind,clinic,area,outcome"]
+    y, writer = np.arange(PEOPLE) % CLASSES, rng.integers(0, CLIENTS, PEOPLE)
+    x = (rng.normal(size=(PEOPLE, 2, 16)) + y[:, None, None] / 2).astype(np.float32)
+    np.savez(folder / "signals.npz", x=x, y=y, writer=writer, area=(writer < 3).astype(np.int64))
+    for i in range(IMAGES):
+        label, client = i % CLASSES, (i // CLASSES) % CLIENTS
+        pixels = np.clip(rng.normal(80 + 40 * label, 40, (16, 16, 3)), 0, 255).astype(np.uint8)
+        path = folder / "images" / f"class {label}" / f"client {client}" / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    for part, subjects in (("train", range(1, 7)), ("test", range(7, 11))):
+        owner, har_part = np.repeat(list(subjects), 12), folder / "UCI HAR Dataset" / part
+        (har_part / "Inertial Signals").mkdir(parents=True)
+        np.savetxt(har_part / f"y_{part}.txt", np.arange(len(owner)) % har.ACTIVITIES + 1, "%d")
+        np.savetxt(har_part / f"subject_{part}.txt", owner, "%d")
+        for name in har.SIGNALS:
+            windows = rng.normal(size=(len(owner), har.SAMPLES))
+            np.savetxt(har_part / "Inertial Signals" / f"{name}_{part}.txt", windows, "%.2e")
+    for i in range(PEOPLE):
+        outcome, area = i % 2, "north" if i % CLIENTS < 3 else "south"
+        values = f"{rng.normal(outcome, 1):.6f},{rng.normal(-outcome, 1):.6f},{'abc'[rng.integers(3)]}"
+        rows.append(f"{values},clinic {i % CLIENTS},{area},{outcome if i % 5 else 1 - outcome}")
+    (folder / "people.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
 def available(root: Path) -> tuple[Choice, ...]:
-    """Return every component of every slot, and every preset, but the data sets whose published files are not here.
+    """Every component of every slot, and every preset, but the data sets whose files are not in ``root``."""
 
-    Args:
-        root: the folder that `write_data` has filled.
-    """
-    found = []
+    def is_here(name: str) -> bool:
+        source = components(DATA.folder)[name]
+        try:
+            return source.load(source.Config(**OWN.get(name, [{}])[0]), root, False) is not None
+        except DataError:
+            return False
+
+    named = {slot.key: {name: name for name in components(slot.folder)} for slot in SLOTS}
     for slot in SLOTS:
-        named = {name: name for name in components(slot.folder)}
-        named |= {name: one for name, (one, _) in presets(slot.folder).items()}
-        found += [(slot, name) for name, one in named.items() if slot.key != "data" or _is_here(one, root)]
-    return tuple(found)
+        named[slot.key] |= {name: component for name, (component, _) in presets(slot.folder).items()}
+    return tuple((slot, name) for slot in SLOTS for name, of in named[slot.key].items() if slot != DATA or is_here(of))
 
 
-def _is_here(name: str, root: Path) -> bool:
-    source = components(SLOT["data"].folder)[name]
-    try:
-        source.load(source.Config(**OWN.get(name, [{}])[0]), root, False)
-    except DataError:
-        return False
-    return True
+def chosen_in(sweep: Sweep) -> Iterator[tuple[str, str]]:
+    """The slot and the name of every component that a trial of the sweep has."""
+    for run in sweep.runs:
+        for slot in SLOTS:
+            filled = getattr(run, slot.field)
+            for component in filled if slot.many else [filled]:
+                yield slot.key, component.name
+
+
+def work(run: Run, source: Source) -> float:
+    """About how many multiplications a run of this data takes; each attack counts like two further trainings."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    shape, starts = source.train.x.shape[1:], run.clustering.module.starts(run.clustering.config)
+    with torch.device("meta"), FlopCounterMode(display=False) as counted:
+        run.model.module.build(run.model.config, shape, source.classes).eval()(torch.zeros(1, *shape))
+    rounds = run.rounds + (starts.initializations - 1) * starts.rounds
+    examples = min(len(source.train), run.data.config.clients * (run.data.config.examples_per_client or 10**9))
+    passes = max(1, run.training.config.epochs) * run.clustering.config.clusters
+    return 1.5 * counted.get_total_flops() * examples * passes * rounds * (1 + 2 * len(run.attacks))
 
 
 def drawn(seed: int, folder: Path) -> Path:
@@ -75,238 +128,100 @@ def drawn(seed: int, folder: Path) -> Path:
         seed: the number of the draw.
         folder: the folder; draws may share one.
     """
-    rng, path = random.Random(f"drawn {seed}"), folder / f"drawn-{seed}.yaml"
-    draw = _Draw(rng, seed, write_data(folder))
+    rng, path, root = random.Random(f"drawn {seed}"), folder / f"drawn-{seed}.yaml", write_data(folder)
+    every = available(root)
+    featured = random.Random(0).sample(every, len(every))[seed % len(every)]
     for _ in range(TRIES):
-        if draw.accepted(path):
+        tree = {"name": path.stem, "data_root": str(root), **_tree(rng, every, featured)}
+        if not _problems(tree, path, root):
             return path
-    raise AssertionError(f"no valid sweep with {draw.featured} in {TRIES} draws")
+    raise AssertionError(f"no valid sweep with {featured} in {TRIES} draws")
 
 
-def chosen_in(sweep: Sweep) -> Iterator[tuple[str, str]]:
-    """Yield the slot and the name of every component that a trial of the sweep has."""
-    for run in sweep.runs:
-        for slot in SLOTS:
-            filled = getattr(run, slot.field)
-            for component in filled if slot.many else [filled]:
-                yield slot.key, component.name
+def _problems(tree: dict[str, Any], path: Path, root: Path) -> list[ConfigProblem]:
+    """Why a sweep is refused; one that is not is written to ``path``."""
+    run, problems = check(tree["base"])
+    if run is None or problems:
+        return problems
+    read: list[Source] = []
+    alone = Sweep(tree["name"], path, "", root, Resources(), (run,), (), ({},))
+    if problems := data_problems(alone, download=False, loaded=lambda _, source: read.append(source)):
+        return problems
+    path.write_text(yaml.safe_dump(tree, sort_keys=False))
+    try:
+        sweep = load_sweep(path)
+        for run in sweep.runs:  # the clients that a seed draws may leave too little for something
+            partition_data(run, root)
+    except ConfigError as error:
+        return list(error.problems)
+    except DataError as error:
+        return [ConfigProblem(str(error), ("base", "data"))]
+    trials = sweep.samples or 0 if sweep.space else len(sweep.runs)
+    if trials * max(work(run, read[0]) for run in sweep.runs) > MOST:
+        return [ConfigProblem("takes too long", ("base",))]
+    return data_problems(sweep, download=False)
 
 
-def work(run: Run, source: Source) -> float:
-    """Return about how many multiplications a run of this data takes; each attack counts like two further trainings."""
-    data, starts = run.data.config, run.clustering.module.starts(run.clustering.config)
-    rounds = run.rounds + (starts.initializations - 1) * starts.rounds
-    examples = min(len(source.train), data.clients * (data.examples_per_client or len(source.train)))
-    passes = max(1, run.training.config.epochs) * run.clustering.config.clusters
-    each = multiplications(run.model, source.train.x.shape[1:], source.classes)
-    return 3.0 * each * examples * passes * rounds * (1 + 2 * len(run.attacks))
-
-
-def multiplications(model: Any, shape: tuple[int, ...], classes: int) -> int:
-    """Return the multiplications that one example takes, forward."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with torch.device("meta"), FlopCounterMode(display=False) as counted:
-        model.module.build(model.config, shape, classes).eval()(torch.zeros(1, *shape))
-    return int(counted.get_total_flops()) // 2
-
-
-class _Draw:
-    """A sweep that is drawn, and drawn again where it is refused."""
-
-    def __init__(self, rng: random.Random, seed: int, root: Path) -> None:
-        self.rng, self.root, self.name = rng, root, f"drawn-{seed}"
-        self.every = available(root)
-        turns = random.Random(0).sample(self.every, len(self.every))
-        self.featured = turns[seed % len(turns)]
-        self.refused = 0
-        self._draw()
-
-    def accepted(self, path: Path) -> bool:
-        """Write the sweep if it is valid. If it is refused, draw again what the refusal names, and say no."""
-        problems = self._problems(path)
-        unread = [one for one in problems if one.unread and value_at(self.tree, one.key, MISSING) is not MISSING]
-        for problem in unread:
-            del value_at(self.tree, problem.key[:-1])[problem.key[-1]]
-        self.refused += bool(problems)
-        if problems and self.refused % AFRESH == 0:
-            self._draw()
-        elif problems and not unread:
-            self._redraw(".".join(map(str, self.rng.choice(problems).key)))
-        return not problems
-
-    def _problems(self, path: Path) -> list[ConfigProblem]:
-        """The problems of ``base``; if it has none, those of its data; else those of the whole file, which is written."""
-        run, problems = check(self.tree["base"])
-        if run is None or problems:
-            return [one.under("base") for one in problems]
-        alone = Sweep(self.name, path, "", self.root, Resources(), (run,), (), ({},))
-        read: list[Source] = []
-        if problems := data_problems(alone, download=False, loaded=lambda _, source: read.append(source)):
-            return problems
-        path.write_text(yaml.safe_dump(self.tree, sort_keys=False))
-        try:
-            sweep = load_sweep(path)
-            for run in sweep.runs:  # the clients that a seed draws may leave too little for something
-                partition_data(run, self.root)
-        except ConfigError as error:
-            return list(error.problems)
-        except DataError as error:
-            return [ConfigProblem(str(error), ("base", "data"))]
-        trials = sweep.samples or 0 if sweep.space else len(sweep.runs)
-        if trials * max(work(one, read[0]) for one in sweep.runs) > MOST:
-            return [ConfigProblem("takes too long", ("base", self.rng.choice(("data", "clustering", "attacks"))))]
-        return data_problems(sweep, download=False)
-
-    def _draw(self) -> None:
-        """Draw a whole sweep file, in which the component whose turn it is has its place; it need not be valid."""
-        rng = self.rng
-        self.tree: dict[str, Any] = {"name": self.name, "data_root": str(self.root), "base": _run_fields(rng)}
-        for slot in SLOTS:
-            self._fill(slot)
-        if rng.random() < 0.2:
-            self.tree["base"]["curvature"] = _fields(rng, CurvatureConfig, 0.3)
-        actors, trials = rng.choice((1, 2)), rng.choice((1, 2, "auto"))
-        self.tree["resources"] = {"client_actors": actors, "concurrent_trials": trials, "trial_retries": 5}
-        self._vary()
-
-    def _fill(self, slot: Slot) -> None:
-        """Draw the component of a slot, or its list."""
-        rng, base, names = self.rng, self.tree["base"], [name for where, name in self.every if where == slot]
+def _tree(rng: random.Random, every: tuple[Choice, ...], featured: Choice) -> dict[str, Any]:
+    """A sweep in which the component whose turn it is has its place; it need not be valid."""
+    base: dict[str, Any] = {"rounds": rng.randint(3, 5), "seed": rng.randrange(100)}
+    base |= rng.choice(({}, {}, {"evaluate_every": 2}, {"participation": "fixed", "participation_rate": 0.75}))
+    base |= rng.choice(({}, {}, {}, {"server_sees": "sum"}, {"server_sees": "models"}))
+    for slot in SLOTS:
+        names = [name for where, name in every if where == slot]
+        name = featured[1] if slot == featured[0] else rng.choice(names)
         if slot.many:
-            chosen = set(rng.sample(names, rng.choice((0, 1, 1, 2, 3)))) | ({self.featured[1]} & set(names))
-            configs = {name: components(slot.folder)[name].Config for name in sorted(chosen)}
-            base[slot.key] = [attack(name) | _fields(rng, config, 0.15) for name, config in configs.items()]
-            return
-        name = self.featured[1] if slot == self.featured[0] else rng.choice(names)
-        if slot.key == "data":
-            base["data"] = _data(rng, name) | {"split": base.get("data", {}).get("split", {})}
-        elif slot.key == "data.split":
-            base["data"]["split"] = _component(rng, slot, name)
+            others = rng.sample(names, rng.choice((0, 0, 1, 2)))
+            base[slot.key] = [
+                attack(one) for one in sorted({*others, *([name] if slot == featured[0] else others[:1])})
+            ]
+        elif len(slot.path) == 2:
+            base[str(slot.path[0])][str(slot.path[1])] = _component(rng, slot, name)
         else:
             base[slot.key] = _component(rng, slot, name)
-
-    def _vary(self) -> None:
-        """Draw what the sweep varies."""
-        for section in ("sweep", "samples", "tune"):
-            self.tree.pop(section, None)
-        self.tree |= _search(self.rng) if self.rng.random() < 0.2 else _grid(self.rng, self.tree["base"], self.every)
-
-    def _redraw(self, key: str) -> None:
-        """Draw again the component that a refusal is about, or another that it does not go with, and what is varied."""
-        slots = [slot for slot in SLOTS if f"{key}.".startswith(f"base.{slot.key}.")]
-        if slots and (slots[-1] == self.featured[0] or self.rng.random() < 0.3):
-            slots = [
-                self.rng.choice((SLOT["data"], self.rng.choice(SLOTS)))
-            ]  # most often it is the data that do not suit
-        if slots:
-            self._fill(max(slots, key=lambda slot: len(slot.path)))
-        elif key.startswith("base."):
-            self.tree["base"] |= _run_fields(self.rng)
-        self._vary()
+    if "model" in (own := described(*_objective(base))) and own["model"] != described()["model"]:
+        base["model"] = own["model"]  # trains nothing else
+    resources = {"client_actors": rng.choice((1, 2)), "concurrent_trials": rng.choice((1, 2, "auto"))}
+    return {"base": base, "resources": resources | {"trial_retries": 5}, **_varied(rng, base, every)}
 
 
-def _run_fields(rng: random.Random) -> dict[str, Any]:
-    fields: dict[str, Any] = {"rounds": rng.randint(3, 5), "seed": rng.randrange(100)}
-    if rng.random() < 0.3:
-        fields |= {"evaluate_every": rng.randint(1, 3)}
-    if rng.random() < 0.3:
-        fields |= {"participation": rng.choice(("fixed", "poisson")), "participation_rate": rng.choice((0.5, 0.75))}
-    if rng.random() < 0.2:
-        fields |= {"server_sees": rng.choice(("sum", "models"))}
-    assert fields.keys() <= RunFields.model_fields.keys()
-    return fields
-
-
-def _data(rng: random.Random, name: str) -> dict[str, Any]:
-    """Draw the fields of a data set: sizes in the tens, and what its own files need."""
-    component = presets(SLOT["data"].folder).get(name, (name, None))[0]
-    config = components(SLOT["data"].folder)[component].Config
-    sizes = {
-        "clients": rng.randint(4, 7),
-        "examples_per_client": rng.choice((8, 10, 12, None)),
-        "shadow_size": rng.randint(20, 40),
-        "test_size": rng.randint(15, 25),
-        "nonmember_size": rng.randint(10, 20),
-        "held_out": rng.choice((0.3, 0.4)),
-        "validation_size": rng.choice((0, 6)),
-        "validation_share": rng.choice((0.0, 0.3)),
-        "split_seed": rng.choice((None, 3)),
-    }
-    shape = PURCHASES | {"shops": rng.choice((0, 8))} if component == "purchase_like" else {}
-    fields = {field: value for field, value in (sizes | shape).items() if field in config.model_fields}
-    return {"name": name, **fields, **rng.choice(OWN.get(component, [{}]))}
+def _objective(base: dict[str, Any]) -> tuple[Slot, str]:
+    slot = next(slot for slot in SLOTS if slot.key == "objective")
+    return slot, base["objective"]["name"]
 
 
 def _component(rng: random.Random, slot: Slot, name: str) -> dict[str, Any]:
-    """Draw a component's fields, small ones where the default takes long."""
+    """A component with small values of its fields, and what its own files need."""
     component, preset = presets(slot.folder).get(name, (name, None))
-    config = components(slot.folder)[component].Config
-    small: dict[str, Any] = {"epochs": 1, "batch_size": 8, "lr": 0.1, "clients_per_job": rng.choice((1, 2, 3, "auto"))}
-    small |= {"hidden": rng.choice(([8], [6, 5])), "restarts": 2, "restart_rounds": 2, "min_size": 2}
-    small |= {"warm_start_rounds": 1, "power_steps": 3, "preset": "shares", "minority_ratio": 0.3}
-    small |= {"transform": rng.choice(("none", "rotation"))}
+    fields = components(slot.folder)[component].Config.model_fields
+    values = SMALL | {"clients_per_job": rng.choice((1, 2, 3, "auto")), "transform": rng.choice(("none", "rotation"))}
+    if slot == DATA:
+        values = {"clients": rng.randint(4, 7), "examples_per_client": rng.choice((8, 12, None)), "shadow_size": 30}
+        values |= {"test_size": 20, "nonmember_size": 15, "validation_size": rng.choice((0, 6)), "held_out": 0.3}
+        values |= {"split_seed": rng.choice((None, 3)), **(PURCHASES if component == "purchase_like" else {})}
     fixed = dict(preset.fields) if preset else {}
-    drawn_fields = {field: value for field, value in small.items() if field in config.model_fields}
-    drawn_fields |= _fields(rng, config, 0.25) | fixed
-    return {"name": name, **{field: value for field, value in drawn_fields.items() if field not in fixed}}
+    small = {field: value for field, value in values.items() if field in fields and field not in fixed}
+    return {"name": name, **small, **(rng.choice(OWN.get(component, [{}])) if slot == DATA else {})}
 
 
-def _fields(rng: random.Random, config: type[BaseModel], share: float) -> dict[str, Any]:
-    """Draw values for a ``share`` of the fields that are numbers, yes or no, or one of some words."""
-    fields = {}
-    for field, described in _properties(config).items():
-        if field in PRIVATE or rng.random() > share:
-            continue
-        kind = rng.choice([one for one in (described, *described.get("anyOf", ())) if "anyOf" not in one])
-        if values := _values(rng, kind, described.get("default"), field):
-            fields[field] = rng.choice(values)
-    return fields
+def _varied(rng: random.Random, base: dict[str, Any], every: tuple[Choice, ...]) -> dict[str, Any]:
+    """What the sweep varies: a grid or a search of two or three trials.
 
-
-@cache
-def _properties(config: type[BaseModel]) -> dict[str, Any]:
-    return config.model_json_schema().get("properties", {})
-
-
-def _values(rng: random.Random, kind: dict[str, Any], default: Any, field: str) -> list[Any]:
-    """Values of a kind that the schema describes, small ones."""
-    if words := [*kind.get("enum", ()), *([kind["const"]] if "const" in kind else ())]:
-        return words
-    low, high = kind.get("minimum", kind.get("exclusiveMinimum", 0)), kind.get("maximum", kind.get("exclusiveMaximum"))
-    most = math.inf if high is None else high
-    if kind.get("type") == "boolean":
-        return [False, True]
-    if kind.get("type") == "integer":
-        return [min(low + rng.randrange(4), most), max(low, min(SMALL.get(field, 4), most))]
-    if kind.get("type") == "number":
-        middle = default if isinstance(default, float) and default > low else low + 0.1
-        value = float(f"{rng.uniform(max(low, middle / 2), 2 * middle):.3g}")
-        return [value if high is None else min(value, float(f"{(middle + high) / 2:.3g}"))]
-    return []
-
-
-def _grid(rng: random.Random, base: dict[str, Any], every: tuple[Choice, ...]) -> dict[str, Any]:
-    """Draw a grid, or random words, of two or three trials."""
-    kind = rng.choice(("seed", "lr", "draws", "component", "component"))
+    What stops trials early depends on their timing, and is left out.
+    """
+    kind = rng.choice(("seed", "lr", "draws", "search", "component", "component"))
     if kind == "seed":
         return {"sweep": {"seed": {"grid_search": rng.sample(range(100), rng.choice((2, 3)))}}}
     if kind == "lr":
         return {"sweep": {"training.lr": {"grid_search": rng.sample((0.02, 0.05, 0.1, 0.2), rng.choice((2, 3)))}}}
+    space: dict[str, Any] = {"training.lr": {"loguniform": [0.01, 0.2]}}
     if kind == "draws":
-        return {"sweep": {"training.lr": {"loguniform": [0.01, 0.2]}}, "samples": 2}
+        return {"sweep": space, "samples": 2}
+    if kind == "search":
+        search = {"name": "optuna", "parallel": rng.choice((1, 2)), "startup": 1, "seed": rng.randrange(10)}
+        more = rng.choice(({}, {"seed": {"choice": [1, 2, 3]}}))
+        return {"sweep": space | more, "samples": 3, "tune": {"metric": "accuracy", "search": search}}
     key = rng.choice(SWEPT)
     others = [name for slot, name in every if slot.key == key and name != base[key]["name"]]
     names = [base[key]["name"], *rng.sample(others, min(len(others), rng.choice((1, 2))))]
     return {"sweep": {f"{key}.name": {"grid_search": names}}}
-
-
-def _search(rng: random.Random) -> dict[str, Any]:
-    """Draw a search of three trials; what stops trials early depends on their timing, and is left out."""
-    goal: dict[str, Any] = rng.choice(({}, {"metric": "accuracy"}))
-    search = {"name": "optuna", "parallel": rng.choice((1, 2)), "startup": 1, "seed": rng.randrange(10)}
-    swept: dict[str, Any] = {"training.lr": {"loguniform": [0.01, 0.2]}}
-    if rng.random() < 0.5:
-        swept["seed"] = {"choice": [1, 2, 3]}
-    return {"sweep": swept, "samples": 3, "tune": {**goal, "search": search}}

@@ -22,6 +22,7 @@ from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.state import RunState
 from orchestrator.trial.worker_session import Setup
+from tests.support.federations import federation
 from tests.support.inline import inline_trial
 
 
@@ -39,22 +40,16 @@ def planted(
         flipped = (owners >= 0) & (groups[owners] == 1)
         return Examples(x, ((x @ plane > 0) ^ flipped).astype(np.int64))
 
-    owner, held_out = np.repeat(np.arange(clients), sizes), np.repeat(np.arange(clients), 8)
-    return Federation(
-        name="planted",
-        classes=2,
-        train=draw(owner),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        groups=groups,
-        group_names=("majority", "minority"),
-        strengths=np.zeros(clients, np.float32),
-        example_strengths=np.zeros(len(owner), np.float32),
-        test=draw(held_out),
-        test_owner=held_out,
-        nonmembers=draw(held_out),
-        nonmember_owner=held_out,
-        shadow=draw(np.full(60, -1)),
-    )
+    held_out = np.repeat(np.arange(clients), 8)
+    train, test, nonmembers = draw(np.repeat(np.arange(clients), sizes)), draw(held_out), draw(held_out)
+    parts: dict[str, Any] = {
+        "test": test,
+        "test_owner": held_out,
+        "nonmembers": nonmembers,
+        "nonmember_owner": held_out,
+    }
+    parts |= {"groups": groups, "group_names": ("majority", "minority"), "shadow": draw(np.full(60, -1))}
+    return federation(train, sizes, **parts)
 
 
 def given(rounds: int = 4, **slots: Any) -> dict[str, Any]:

@@ -4,12 +4,9 @@ import numpy as np
 
 from attacks.interfaces import SeenRound
 from attacks.sia import Config, conclude
-from datasets.federation import Examples, Federation
-from orchestrator.trial.random_streams import stream
-
-
-def fixed(purpose, *place):
-    return stream(0, purpose, *place)
+from datasets.federation import Examples
+from tests.support.federations import federation
+from tests.support.passive import fixed
 
 
 def dealt(sizes, tests=8):
@@ -17,21 +14,8 @@ def dealt(sizes, tests=8):
     clients, train = len(sizes), sum(sizes)
     x = np.arange(train + clients * tests, dtype=np.float32)[:, None]
     examples = Examples(x, np.arange(len(x)) % 2)
-    return Federation(
-        name="dealt",
-        classes=2,
-        train=examples[:train],
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        groups=np.zeros(clients, int),
-        group_names=("all",),
-        strengths=np.zeros(clients, np.float32),
-        example_strengths=np.zeros(train, np.float32),
-        test=examples[train:],
-        test_owner=np.repeat(np.arange(clients), tests),
-        nonmembers=examples[:0],
-        nonmember_owner=np.empty(0, int),
-        shadow=examples[:0],
-    )
+    owner = np.repeat(np.arange(clients), tests)
+    return federation(examples[:train], sizes, test=examples[train:], test_owner=owner)
 
 
 def concluded(losses, config=None, data=None, clients=None):

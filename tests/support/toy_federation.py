@@ -15,6 +15,7 @@ from attacks.interfaces import Audit, Cluster
 from attacks.shadow_mia import Config, shadow_jobs, train_shadow
 from datasets.federation import Examples, Federation, Preparation
 from orchestrator.config.run import resolve
+from tests.support.federations import federation
 from tests.support.stand_ins import StandIn
 
 CLIENTS, EACH, SHADOWS, NONMEMBERS, CLASSES, FEATURES = 6, 40, 400, 300, 10, 2000
@@ -61,22 +62,11 @@ def _dealt(draw: Callable[[int], Examples], prepare: Preparation, strengths: lis
     """Six clients, the last three of whom are the minority, with examples from ``draw(n)``."""
     each, owner = np.array(strengths, np.float32), np.repeat(np.arange(CLIENTS), EACH)
     train, test = draw(CLIENTS * EACH), draw(10)
-    return Federation(
-        name="toy",
-        classes=CLASSES,
-        train=Examples(prepare(train.x, each[owner]), train.y),
-        offsets=np.arange(CLIENTS + 1) * EACH,
-        groups=HALVES,
-        group_names=("majority", "minority"),
-        strengths=each,
-        example_strengths=each[owner],
-        test=Examples(prepare(test.x, np.zeros(10)), test.y),
-        test_owner=np.full(10, -1),
-        nonmembers=draw(NONMEMBERS),
-        nonmember_owner=np.full(NONMEMBERS, -1),
-        shadow=draw(SHADOWS),
-        prepare=prepare,
-    )
+    parts = {"groups": HALVES, "group_names": ("majority", "minority"), "strengths": each, "prepare": prepare}
+    parts |= {"example_strengths": each[owner], "test": Examples(prepare(test.x, np.zeros(10)), test.y)}
+    parts |= {"test_owner": np.full(10, -1), "nonmembers": draw(NONMEMBERS), "nonmember_owner": np.full(NONMEMBERS, -1)}
+    prepared = Examples(prepare(train.x, each[owner]), train.y)
+    return federation(prepared, [EACH] * CLIENTS, classes=CLASSES, shadow=draw(SHADOWS), **parts)
 
 
 def network_for(shape: tuple[int, ...], hidden: tuple[int, ...] = (64,), kind: type[Network] = Network) -> Network:
