@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 
+LONG = {"end_to_end", "faults", "conformance"}  # folders of tests that take longest
+
 # Tests start a Ray of their own; somebody else's that runs on this machine would otherwise be joined.
 os.environ.setdefault("RAY_ADDRESS", "local")
 
@@ -44,4 +46,4 @@ def own_code_is_forgotten():
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first: with two workers (pytest-xdist, file by file) the rest is done beside it."""
-    items.sort(key=lambda item: "end_to_end" not in item.path.parts)
+    items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))

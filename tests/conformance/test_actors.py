@@ -36,14 +36,14 @@ WORKED_ON = (
 
 
 def backends(slot: Any, name: str) -> list[str]:
-    """Those that the component can be run with; ``vmap`` is all clients of a block at once."""
+    """Those that the component can be run with, if it says how clients train; ``vmap`` is all of a block at once."""
     module = module_of(slot.key, name)
-    alone = {
-        "model": lambda: module.BATCH_NORM or module.RANDOM,
-        "training": lambda: module.PRIVATE_STEPS,
-        "objective": lambda: not module.VMAP,
+    able = {
+        "model": lambda: not (module.BATCH_NORM or module.RANDOM),
+        "training": lambda: not module.PRIVATE_STEPS,
+        "objective": lambda: module.VMAP,
     }
-    return ["loop"] if alone.get(slot.key, lambda: False)() else ["loop", "vmap"]
+    return ["loop", "vmap"] if able.get(slot.key, lambda: False)() else ["loop"]
 
 
 LONG = {("vgg", "loop"): pytest.mark.slow, ("", "vmap"): pytest.mark.slow}

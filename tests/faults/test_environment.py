@@ -7,23 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from datasets.components import components
 from tests.support.command import same_results
 from tests.support.slot_components import FOLDERS
+from tests.support.undisturbed import undisturbed
 
-PLAIN = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "PYTHONHASHSEED": "0",
-    "TZ": "UTC",
-}
 OTHER = {
-    "OMP_NUM_THREADS": "4",
-    "OPENBLAS_NUM_THREADS": "4",
-    "MKL_NUM_THREADS": "3",
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "4"),
     "PYTHONHASHSEED": "7",
     "TZ": "Asia/Kathmandu",
     "LC_ALL": "C",
@@ -39,29 +32,18 @@ for sweep in sorted(Path(sys.argv[1]).glob("*.yaml")):
 """
 
 
-def sweeps(folder: Path) -> Path:
-    """Sweeps of all aggregation and privacy components, with a model whose products several threads would share."""
-    folder.mkdir(parents=True)
-    base = {
-        "rounds": 2,
-        "data": {"name": "digits", "clients": 12, "examples_per_client": 10, "test_size": 60},
-        "model": {"name": "mlp", "hidden": [600]},
-        "training": {"epochs": 1},
-    }
+@pytest.mark.usefixtures("one_thread")
+def test_every_aggregation_and_privacy_component_gives_the_same_bytes(tmp_path: Path) -> None:
+    """With a model whose products several threads would share."""
+    folder, here, there = (tmp_path / name for name in ("sweeps", "results", "läufe und mehr"))
+    folder.mkdir()
+    data = {"name": "digits", "clients": 12, "examples_per_client": 10, "test_size": 60}
+    base = {"rounds": 2, "data": data, "model": {"name": "mlp", "hidden": [600]}, "training": {"epochs": 1}}
     for slot in VARIED:
         varied = {f"{slot}.name": {"grid_search": list(components(FOLDERS[slot]))}}
         (folder / f"{slot}.yaml").write_text(yaml.safe_dump({"name": slot, "base": base, "sweep": varied}))
-    return folder
-
-
-def run(folder: Path, results: Path, environment: dict[str, str]) -> Path:
-    command = [sys.executable, "-c", SCRIPT, str(folder), str(results)]
-    subprocess.run(command, check=True, env=os.environ | environment, timeout=300)
-    return results
-
-
-def test_every_aggregation_and_privacy_component_gives_the_same_bytes(tmp_path: Path) -> None:
-    one = run(sweeps(tmp_path / "sweeps"), tmp_path / "results", PLAIN)
-    two = run(sweeps(tmp_path / "Häuser & Höfe"), tmp_path / "läufe und mehr", OTHER)
+        undisturbed(folder / f"{slot}.yaml", here)
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(there)]
+    subprocess.run(command, check=True, env=os.environ | OTHER, timeout=600)
     for slot in VARIED:
-        same_results(one, two, slot)
+        same_results(here, there, slot)

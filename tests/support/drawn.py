@@ -33,7 +33,7 @@ SWEPT = ("training", "clustering", "objective", "aggregation", "privacy")  # slo
 DATA = next(slot for slot in SLOTS if slot.key == "data")
 # Small values of fields, where a component has them.
 SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 8, "lr": 0.1, "hidden": [8], "restarts": 2, "restart_rounds": 2}
-SMALL |= {"min_size": 2, "warm_start_rounds": 1, "power_steps": 3, "preset": "shares", "minority_ratio": 0.3}
+SMALL |= {"warm_start_rounds": 1, "power_steps": 3, "preset": "shares", "minority_ratio": 0.3}
 PURCHASES = {"examples": 300, "features": 24, "classes": 4}
 # The fields without which a data set of own files cannot be read; of several, any.
 OWN: dict[str, list[dict[str, Any]]] = {
