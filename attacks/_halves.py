@@ -1,26 +1,27 @@
-"""The records that replicas of a run are trained on, and what the replicas say of them.
+"""The examples that replicas of a run are trained on, and what the replicas say of them.
 
     held back for a client     the non-members held out from it, of each class no more than it trains on; if none were,
-                               its share of the records of nobody
-    records of nobody          the non-members of nobody and the server's shadow set, each for one client at most, by
+                               its share of the examples of nobody
+    examples of nobody         the non-members of nobody and the server's shadow set, each for one client at most, by
                                class in proportion to the clients' training examples; for none if they come from people
                                other than the clients (`Federation.strangers`)
-    a replica                  trains every client on a random half of its records; the next replica on the other half
+    a replica                  trains every client on a random half of its examples; the next replica on the other half
 
-A replica is as large as the run if as many records were held back for every client as it trains on. It is half as
+A replica is as large as the run if as many examples were held back for every client as it trains on. It is half as
 large if none were.
 
-In replicas, which record of a pool is in is drawn, so nothing but training tells. In the run it is not drawn: what tells
-held-back records from a client's own otherwise is taken for membership. Hence the same classes, and no other people's
-records. Where fewer records of a class were held back than trained on, this class is still the likelier to be in; and
-records of nobody are matched by class alone, so a client whose examples differ from theirs within a class is recognized.
+In replicas, which example of a pool is in is drawn, so nothing but training tells. In the run it is not drawn: what
+tells held-back examples from a client's own otherwise is taken for membership. Hence the same classes, and no other
+people's examples. Where fewer examples of a class were held back than trained on, this class is still the likelier to be
+in; and examples of nobody are matched by class alone, so a client whose examples differ from theirs within a class is
+recognized.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,144 +39,134 @@ from datasets.roles import NOBODY
 if TYPE_CHECKING:
     from algorithms.core.network import Network
 
-
-Kind: TypeAlias = Literal["auto", "matched", "training"]
-
 # Places of the stream "replicas", beside those of client inference (1 and 2).
 HALVES, HELD_BACK = 3, 4
 FEWEST = 2  # pairs; if replicas have diverged, an attack on fewer is not made
 
 
 def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: Ints) -> Doubles:
-    """Return the confidence in the true class of the n records of a pool, each in the model [n] that its owner uses.
+    """Return the confidence in the true class of the n examples of a pool, each in the model [n] that its owner uses.
 
     ``network`` afterwards holds one of the models.
     """
-    found = np.full(len(pool.owner), np.nan)
+    confidences = np.full(len(pool.owner), np.nan)
     for j in np.unique(model):
         network.load(models[j])
         asked = pool.examples[model == j]
-        found[model == j] = membership.confidences(network.logits(asked.x), asked.y)
-    return found
+        confidences[model == j] = membership.confidences(network.logits(asked.x), asked.y)
+    return confidences
 
 
 def rank_within(owner: Ints, drawn: Doubles) -> Ints:
-    """Return the place of each record among its client's, [n], in the order of ``drawn`` [n]."""
+    """Return the place of each example among its client's, [n], in the order of ``drawn`` [n]."""
     order, sizes = np.lexsort((drawn, owner)), np.bincount(owner)
     rank = np.empty(len(owner), np.int64)
     rank[order] = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner[order]]
     return rank
 
 
-def complete_pairs(confidence: Doubles) -> Bools:
-    """Return which replicas can be used: those of pairs of which neither has diverged, NaN in [replicas, n]."""
-    whole = np.all(np.isfinite(confidence), axis=1).astype(bool)
-    return np.repeat(whole[0::2] & whole[1::2], 2)
-
-
 def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.random.Generator) -> Exposure:
-    """Compute the result of an attack from the pairs of replicas that have not diverged.
+    """Compute the result of an attack from the pairs of replicas of which neither has diverged, NaN in its confidences.
 
     They keep their order and numbers. With less than two pairs left, every metric is NaN.
     """
-    kept = complete_pairs(answers.confidence)
-    lost = int((~kept).sum()) // 2
-    told = Measure("replicas", "diverged_pairs", float(lost))
-    if lost and int(kept.sum()) < 2 * FEWEST:
-        return Exposure(dict.fromkeys(names_of(attack.module.METRICS), NAN), measures=(told,))
-    numbers = np.arange(len(kept)) if answers.numbers is None else answers.numbers
-    left = replace(answers, inside=answers.inside[kept], confidence=answers.confidence[kept], numbers=numbers[kept])
-    found = attack.module.judge(attack.config, left, rng)
-    return replace(found, measures=(*found.measures, told))
+    whole = np.isfinite(answers.confidence).all(axis=1)
+    complete = np.repeat(whole[0::2] & whole[1::2], 2)
+    lost = int((~complete).sum()) // 2
+    diverged = Measure("replicas", "diverged_pairs", float(lost))
+    if lost and int(complete.sum()) < 2 * FEWEST:
+        return Exposure(dict.fromkeys(names_of(attack.module.METRICS), NAN), measures=(diverged,))
+    numbers = np.arange(len(complete)) if answers.numbers is None else answers.numbers
+    by_replica = {"inside": answers.inside, "confidence": answers.confidence, "numbers": numbers}
+    left = replace(answers, **{name: array[complete] for name, array in by_replica.items()})
+    exposure = attack.module.judge(attack.config, left, rng)
+    return replace(exposure, measures=(*exposure.measures, diverged))
 
 
-def pool_of(kind: Kind, data: Federation, stream: Stream) -> Pool:
-    """Return the records that replicas are trained on. Raises DataError with what `problems` lists.
+def pool(config: Any, data: Federation, stream: Stream) -> Pool:
+    """Return the examples that replicas are trained on. Raises DataError with what `data_problems` lists.
 
-    Held-back records are taken in: as many as there are (``auto``), exactly as many as every client trains on
+    Held-back examples are taken in: as many as there are (``pool: auto``), exactly as many as every client trains on
     (``matched``), or none (``training``).
     """
-    if found := problems(kind, data):
-        raise DataError("; ".join(sentence for _, sentence in found))
+    if problems := data_problems(config, data):
+        raise DataError("; ".join(sentence for _, sentence in problems))
     rng = stream("replicas", 0, HELD_BACK)
-    rows, client = (np.empty(0, np.int64),) * 2 if kind == "training" else partition(data, rng)
-    stored = _held_back(data)[rows]
-    strengths = data.draw_strengths(client, rng)
+    rows, client = (np.empty(0, np.int64),) * 2 if config.pool == "training" else partition(data, rng)
+    stored, strengths = _held_back(data)[rows], data.draw_strengths(client, rng)
     x = [data.train.x] + ([data.prepare(stored.x, strengths)] if len(rows) else [])
     owner = np.concatenate([data.owner(), client])
-    trained = np.arange(len(owner)) < len(data.train)
     order = np.argsort(owner, kind="stable")  # every client's training examples come first
-    # Of an odd number of records the last is left out, one that was held back if there is any.
+    # Of an odd number of examples the last is left out, one that was held back if there is any.
     ends = np.cumsum(sizes := np.bincount(owner, minlength=data.clients))
     order = np.delete(order, ends[sizes % 2 == 1] - 1)
     return Pool(
         examples=Examples(np.concatenate(x)[order], np.concatenate([data.train.y, stored.y])[order]),
         owner=owner[order],
-        trained=trained[order],
+        trained=order < len(data.train),
         strengths=np.concatenate([data.example_strengths, strengths]).astype(np.float32)[order],
     )
 
 
 def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Partition held-back records among the clients: for none more of a class than it trains on, and none twice.
+    """Partition held-back examples among the clients: for none more of a class than it trains on, and none twice.
 
-    Returns the positions of the records among all that were held back, the non-members first, then the shadow set; and
+    Returns the positions of the examples among all that were held back, the non-members first, then the shadow set; and
     the client of each.
     """
-    holder = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
-    labels = _held_back(data).y
-    rows, clients = [], []
+    holder, labels = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)]), _held_back(data).y
+    rows, clients = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for client in np.unique(data.nonmember_owner[data.nonmember_owner != NOBODY]).tolist():
         drawn = rng.permutation(np.flatnonzero(holder == client))
         trained = np.bincount(data.client(client).y, minlength=data.classes)
-        own = np.concatenate([drawn[labels[drawn] == one][:count] for one, count in enumerate(trained.tolist())])
-        rows.append(np.sort(own))
-        clients.append(np.full(len(own), client))
+        chosen = np.concatenate([drawn[labels[drawn] == label][:count] for label, count in enumerate(trained.tolist())])
+        rows.append(np.sort(chosen))
+        clients.append(np.full(len(chosen), client))
     needy = ~np.isin(np.arange(data.clients), data.nonmember_owner)
     for label in range(0 if data.strangers else data.classes):
         needs = np.array([(data.client(c).y == label).sum() if needy[c] else 0 for c in range(data.clients)])
         free = rng.permutation(np.flatnonzero((holder == NOBODY) & (labels == label)))
-        if not needs.sum() or not len(free):
-            continue
-        shares = client_sizes(needs, min(len(free), int(needs.sum())))
-        rows.append(free[: shares.sum()])
-        clients.append(np.repeat(np.arange(data.clients), shares))
-    empty = [np.empty(0, np.int64)]
-    return np.concatenate([*empty, *rows]), np.concatenate([*empty, *clients])
+        if needs.sum() and len(free):
+            shares = client_sizes(needs, min(len(free), int(needs.sum())))
+            rows.append(free[: shares.sum()])
+            clients.append(np.repeat(np.arange(data.clients), shares))
+    return np.concatenate(rows), np.concatenate(clients)
 
 
 def _held_back(data: Federation) -> Examples:
-    """Return all stored records that nobody trains on: the non-members, then the shadow set."""
-    parts = [one for one in (data.nonmembers, data.shadow) if len(one)]
-    return joined(parts) if parts else data.nonmembers
+    """Return all stored examples that nobody trains on: the non-members, then the shadow set."""
+    return joined([part for part in (data.nonmembers, data.shadow) if len(part)] or [data.nonmembers])
 
 
-def problems(kind: Kind, data: Federation) -> Problems:
-    """List why the records of ``data`` cannot be halved: (field, sentence) pairs."""
-    held = np.zeros(data.clients, np.int64)
-    if kind != "training":
-        held = np.bincount(partition(data, np.random.default_rng(0))[1], minlength=data.clients)
-    if (small := data.sizes + held < 2).any():
+def data_problems(config: Any, data: Federation) -> Problems:
+    """Return why the clients' examples cannot be halved: (field, sentence) pairs."""
+    sizes = np.zeros(data.clients, np.int64)
+    if config.pool != "training":
+        sizes = np.bincount(partition(data, np.random.default_rng(0))[1], minlength=data.clients)
+    if (small := data.sizes + sizes < 2).any():
         client = int(np.argmax(small))
         sentence = (
-            f"every client needs 2 records or more, half of which a replica trains on; client {client} of "
-            f"{data.name} has {data.sizes[client] + held[client]}. Raise data.examples_per_client"
+            f"every client needs 2 examples or more, half of which a replica trains on; client {client} of "
+            f"{data.name} has {data.sizes[client] + sizes[client]}. Raise data.examples_per_client"
         )
-    elif kind == "matched" and (short := held < data.sizes).any():
+    elif config.pool == "matched" and (short := sizes < data.sizes).any():
         client = int(np.argmax(short))
         sentence = (
-            f"matched needs as many held-back records as every client trains on, of the same classes and not of other "
-            f"people; client {client} of {data.name} trains on {data.sizes[client]} and has {held[client]}. Lower "
-            "data.examples_per_client, hold more out where the data set has records left, or set pool: auto"
+            f"matched needs as many held-back examples as every client trains on, of the same classes and not of other "
+            f"people; client {client} of {data.name} trains on {data.sizes[client]} and has {sizes[client]}. Lower "
+            "data.examples_per_client, hold more out where the data set has examples left, or set pool: auto"
         )
     else:
         return []
     return [("pool", sentence)]
 
 
-def halves_of(pool: Pool, replicas: int, stream: Stream) -> Bools:
-    """Return which records each replica trains on, [replicas, n]: of every client half, and the rest in the next one."""
+def halves(config: Any, pool: Pool, stream: Stream) -> Bools:
+    """Return which examples each replica is trained on, [replicas, n]: of every client half, the rest in the next one.
+
+    Replicas 2i and 2i + 1 are complementary.
+    """
     half = np.bincount(pool.owner)[pool.owner] // 2
-    draws = (stream("replicas", pair, HALVES).random(len(pool)) for pair in range(replicas // 2))
+    draws = (stream("replicas", pair, HALVES).random(len(pool)) for pair in range(config.replicas // 2))
     first = [rank_within(pool.owner, drawn) < half for drawn in draws]
-    return np.stack([side for one in first for side in (one, ~one)])
+    return np.stack([side for inside in first for side in (inside, ~inside)])

@@ -1,16 +1,45 @@
-"""The examples that attackers ask about: which are drawn, and how held-out ones come to look like clients' own."""
+"""The examples that attackers ask about: which are drawn, and how held-out ones come to look like clients' own.
+
+Source inference and FedMIA read the same losses, of every model of a block on the same examples. If they attack the
+same ones, the losses are computed once for both. A passive server (FedMIA) asks about members and non-members of every
+client, the same in all rounds:
+
+    members of a client             its own training examples, those that source inference attacks, too
+    outside       its own held-out and test examples, if non-members were held out from it or there are none of nobody;
+                  else examples of nobody with the client's transform
+    other_client  members of the other clients: "is this example this client's?" instead of "did anybody train on it?"
+
+The released code of FedMIA draws non-members anew for every client and round. A non-member's scores are then averaged
+over different examples, which draws the averages together, and members stand out who are no more exposed than before.
+Here an example is fixed before the first round, so that the score of a non-member is an average over rounds like any
+member's.
+
+Where clients have labels of their own and non-members are nobody's, a label would tell that an example is none of a
+client's. So what is measured takes non-members as if they had the client's labels (`metrics.client_auc`).
+
+By references the server learns what a model makes of a label, whoever has the example (`metrics.out_worlds.centered`):
+examples of its shadow set or, without one, non-members of nobody that are not compared. They get every client's
+transform in turn.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from algorithms.core.messages import Doubles, Weights
+from attacks.metrics import membership
+from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from datasets import transforms
-from datasets.federation import Examples, Federation, Floats, Ints
+from datasets.federation import DataError, Examples, Federation, Floats, Ints, examples_of_both, joined
 from datasets.roles import NOBODY
+
+if TYPE_CHECKING:
+    from attacks.interfaces import SeenUpdates, Stream
 
 NONE = np.empty(0, np.int64)
 
@@ -20,8 +49,8 @@ def at_most(limit: int, positions: Ints, rng: np.random.Generator) -> Ints:
     return np.sort(rng.choice(positions, limit, replace=False)) if len(positions) > limit else positions
 
 
-def wear(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Ints:
-    """Return the client whose transform each example wears: its owner [n] or, if nobody owns it, a random one.
+def resembled_clients(data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Ints:
+    """Return the client whose transform each example gets: its owner [n] or, if nobody owns it, a random one.
 
     The latter are drawn from ``clients`` in proportion to their examples.
     """
@@ -34,16 +63,19 @@ def untransformed(data: Federation, examples: int) -> Floats:
     return np.full(examples, transforms.identity(data.prepare.transform), np.float32)
 
 
-def dressed(data: Federation, stored: Examples, wearer: Ints | int, rng: np.random.Generator) -> Examples:
-    """Return stored examples with the transforms of their ``wearer`` [n], ready for the model."""
-    strengths = data.draw_strengths(np.broadcast_to(wearer, len(stored)), rng)
+def transformed(data: Federation, stored: Examples, clients: Ints | int, rng: np.random.Generator) -> Examples:
+    """Return stored examples with the transforms of ``clients`` [n], ready for the model."""
+    strengths = data.draw_strengths(np.broadcast_to(clients, len(stored)), rng)
     return Examples(data.prepare(stored.x, strengths), stored.y)
 
 
-def kept_back(data: Federation) -> Ints:
+def held_out_sizes(data: Federation) -> Ints:
     """Count the test examples and non-members of each client's own, [clients]."""
     owners = np.concatenate([data.test_owner, data.nonmember_owner])
     return np.bincount(owners[owners != NOBODY], minlength=data.clients)
+
+
+# What is asked of a model
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +85,7 @@ class Asked:
     inside: Examples
     outside: Examples
     owner: Ints  # [n] the client whose own example it is, trained on or held out; -1: nobody's
-    worn: Ints  # [n] the client whose transform it wears
+    resembled: Ints  # [n] the client whose transform it has
 
     @property
     def labels(self) -> Ints:
@@ -61,32 +93,33 @@ class Asked:
         return np.concatenate([self.inside.y, self.outside.y])
 
     @property
-    def member(self) -> NDArray[np.bool_]:
+    def member(self) -> Bools:
         """[n] whether the example was trained on."""
         return np.arange(len(self.owner)) < len(self.inside)
 
 
 def asked(
-    limit: int, data: Federation, clients: Ints, rng: np.random.Generator, aside: Ints = NONE, transformed: bool = True
+    limit: int, data: Federation, clients: Ints, rng: np.random.Generator, aside: Ints = NONE, matched: bool = True
 ) -> Asked:
     """Draw training examples of ``clients`` and held-out ones, so many of each at most.
 
-    The non-members ``aside`` are not drawn.
+    The non-members ``aside`` are not drawn. Without ``matched``, held-out examples are not transformed.
     """
     inside = at_most(limit, np.flatnonzero(np.isin(data.owner(), clients)), rng)
     # An example held out from a client looks like that client's; it is unfair as a non-member of another client's model.
-    held_out = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
-    held_out[aside] = False
-    outside = at_most(limit, np.flatnonzero(held_out), rng)
-    stored, owner = data.nonmembers[outside], data.nonmember_owner[outside]
-    worn = wear(data, clients, owner, rng)
-    strengths = data.draw_strengths(worn, rng) if transformed else untransformed(data, len(worn))
-    others = Examples(data.prepare(stored.x, strengths), stored.y)
-    members = data.owner()[inside]
-    return Asked(data.train[inside], others, np.concatenate([members, owner]), np.concatenate([members, worn]))
+    available = (data.nonmember_owner == NOBODY) | np.isin(data.nonmember_owner, clients)
+    available[aside] = False
+    outside = at_most(limit, np.flatnonzero(available), rng)
+    stored, owner, members = data.nonmembers[outside], data.nonmember_owner[outside], data.owner()[inside]
+    resembled = resembled_clients(data, clients, owner, rng)
+    if matched:
+        others = transformed(data, stored, resembled, rng)
+    else:
+        others = Examples(data.prepare(stored.x, untransformed(data, len(stored))), stored.y)
+    return Asked(data.train[inside], others, np.concatenate([members, owner]), np.concatenate([members, resembled]))
 
 
-def set_aside(share: float, sides: Iterable[NDArray[np.bool_]], rng: np.random.Generator) -> NDArray[np.bool_]:
+def set_aside(share: float, sides: Iterable[Bools], rng: np.random.Generator) -> Bools:
     """Draw a share of the examples of each of several ``sides`` [n]: whether an example was drawn [n]."""
     sides = list(sides)
     aside = np.zeros(len(sides[0]), bool)
@@ -94,3 +127,165 @@ def set_aside(share: float, sides: Iterable[NDArray[np.bool_]], rng: np.random.G
         drawn = rng.permutation(np.flatnonzero(side))
         aside[drawn[: round(share * len(drawn))]] = True
     return aside
+
+
+# What is asked of clients' updates
+
+
+def targets(data: Federation, stream: Stream, most: int, tests: bool = False) -> Ints:
+    """Draw the attacked examples of every client, equally many of each: [clients, n]. Raises DataError if one has none.
+
+    The positions count the training examples first and then the test examples, of which clients' own are drawn with
+    ``tests``; they depend on the seed, not on the round.
+    """
+    pools = []
+    for client in range(data.clients):
+        own_tests = len(data.train) + np.flatnonzero((data.test_owner == client) & tests)
+        pools.append(np.append(np.arange(data.offsets[client], data.offsets[client + 1]), own_tests))
+    size = min(most, *map(len, pools))
+    if size < 1:
+        raise DataError(f"source inference needs 1 training example or more of every client of {data.name}")
+    drawn = [stream("attack_targets", i).choice(pool, size, replace=False) for i, pool in enumerate(pools)]
+    return np.sort(drawn, axis=1)
+
+
+def target_losses(seen: SeenUpdates, places: Ints) -> Doubles:
+    """Compute the losses of a block's c models on the `targets` at ``places`` [n]: [c, n] in nats.
+
+    They are computed once for all attacks that ask for the same places; nobody may change them.
+    """
+    examples = examples_of_both(seen.data.train, seen.data.test, places)
+    return seen.once(("losses", places.tobytes()), lambda: model_losses(seen, examples))
+
+
+def model_losses(seen: SeenUpdates, examples: Examples) -> Doubles:
+    """Compute the losses of a block's c models on examples, [c, n] in nats.
+
+    The models are used as the server receives them (with each client's own running statistics), in evaluation mode, and
+    all are queried with the same examples in the same order.
+    """
+    losses = np.empty((len(seen.clients), len(examples)))
+    updates = zip(losses, seen.params, seen.buffers, strict=True) if len(examples) else ()
+    for row, params, statistics in updates:
+        seen.network.load(Weights(params, statistics))
+        # Exact where the probability rounds to 1; otherwise all overfitted models would tie at 0, in favor of the first.
+        row[:] = membership.losses(seen.network.logits(examples.x), examples.y)
+    return losses
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """The R examples that a passive server asks about, and references; they depend on the seed, not on the round.
+
+    They have numbers: first all clients' members, client by client, and then ``outside``.
+    """
+
+    members: Ints  # [clients, n] positions of members among the training examples
+    numbers: Ints  # [clients, n + m] numbers of each client's members, and then of its non-members
+    examples: Ints  # [clients, n + m] the same, but equal where one example has two transforms
+    outside: Examples  # non-members that are no client's members, ready for the model
+    references: Examples  # ready for the model, r for each transform; none if nothing is centered
+    labels: Ints  # [R]
+    transforms: Ints  # [R] number of each example's transform, that of its client; 0 if there are no transforms
+    reference_labels: Ints  # [r] of the references with any transform
+
+
+# The queries that were drawn last of a federation, with what they depend on besides: to transform them takes longer than
+# to evaluate them.
+_REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[Any, ...], Queries]] = WeakKeyDictionary()
+
+
+def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
+    """Return what FedMIA asks about a federation for which its `data_problems` are empty; nobody may change it."""
+    key = config, int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
+    if data not in _REMEMBERED or _REMEMBERED[data][0] != key:
+        _REMEMBERED[data] = key, _drawn_queries(config, data, stream)
+    return _REMEMBERED[data][1]
+
+
+def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
+    members, plain = targets(data, stream, config.targets), data.prepare.transform == "none"
+    inside = np.arange(members.size).reshape(members.shape)
+    own_held_out, size = holds_out(data), outsiders(config, data)
+    nobodys = np.flatnonzero(data.nonmember_owner == NOBODY)
+    compared = nobodys[:0]
+    if count := of_nobody(config, data):
+        compared = np.sort(stream("attack_targets", 0, 9).choice(nobodys, count, replace=False))
+
+    def like(stored: Examples, client: int) -> Examples:
+        return transformed(data, stored, client, stream("attack_targets", client, 7))
+
+    if config.nonmembers == "other_client":
+        outside, numbers = data.train[:0], _of_others(config, members, stream)
+        examples = numbers
+    elif (
+        plain and not own_held_out.any()
+    ):  # all clients are compared with the same examples, which look the same for all
+        outside = like(data.nonmembers[compared], 0)
+        numbers = examples = members.size + np.tile(np.arange(size), (data.clients, 1))
+    else:
+        parts = []
+        for i in range(data.clients):
+            tests, stored = data.test[:0], data.nonmembers[compared]
+            if own_held_out[i]:
+                tests, stored = _own(data, i, size, stream)
+            parts += [tests, like(stored, i)]
+        outside, each = joined(parts), np.arange(data.clients * size).reshape(-1, size)
+        numbers = members.size + each
+        examples = members.size + np.where(own_held_out[:, None], size + each, np.arange(size))
+    stored = data.shadow if len(data.shadow) else data.nonmembers[np.setdiff1d(nobodys, compared)]
+    references = data.train[:0]
+    if config.center != "none":
+        chosen = stream("attack_targets", 0, 13).choice(len(stored), min(config.references, len(stored)), replace=False)
+        drawn = stored[np.sort(chosen)]
+        references = joined([like(drawn, i) for i in range(1 if plain else data.clients)])
+    sides = [np.repeat(np.arange(data.clients), count // data.clients) for count in (members.size, len(outside))]
+    return Queries(
+        members=members,
+        numbers=np.concatenate([inside, numbers], axis=1),
+        examples=np.concatenate([inside, examples], axis=1),
+        outside=outside,
+        references=references,
+        labels=np.concatenate([data.train.y[members.ravel()], outside.y]),
+        transforms=np.zeros(members.size + len(outside), np.int64) if plain else np.concatenate(sides),
+        reference_labels=references.y if plain else references.y[: len(references) // data.clients],
+    )
+
+
+def _of_others(config: Any, members: Ints, stream: Stream) -> Ints:
+    """Draw numbers of the other clients' members for every client, [clients, m]."""
+    clients, n = members.shape
+    most = (clients - 1) * n
+    size = min(config.compared, most)
+    numbers = np.sort(
+        [stream("attack_targets", i, 5).choice(most, size, replace=False) for i in range(clients)], axis=1
+    )
+    return numbers + np.where(
+        numbers >= n * np.arange(clients)[:, None], n, 0
+    )  # the client's own n members are left out
+
+
+def _own(data: Federation, client: int, size: int, stream: Stream) -> tuple[Examples, Examples]:
+    """Draw non-members among a client's test examples, which have its transform, and its held-out ones, which do not."""
+    tests, stored = (np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner))
+    drawn = np.sort(stream("attack_targets", client, 5).choice(len(tests) + len(stored), size, replace=False))
+    first = drawn < len(tests)
+    return data.test[tests[drawn[first]]], data.nonmembers[stored[drawn[~first] - len(tests)]]
+
+
+def holds_out(data: Federation) -> Bools:
+    """Return whether each client is compared with examples of its own, [clients]."""
+    owners = data.nonmember_owner
+    needs = np.isin(np.arange(data.clients), owners) | ((owners == NOBODY).sum() < FEWEST_NONMEMBERS)
+    return needs & (held_out_sizes(data) >= FEWEST_NONMEMBERS)
+
+
+def outsiders(config: Any, data: Federation) -> int:
+    """Return the number of non-members of each client: the same for all, so that their results can be compared."""
+    available = np.where(holds_out(data), held_out_sizes(data), (data.nonmember_owner == NOBODY).sum())
+    return min(config.compared, int(available.min()))
+
+
+def of_nobody(config: Any, data: Federation) -> int:
+    """Return the number of non-members of nobody with whom clients are compared."""
+    return 0 if config.nonmembers == "other_client" or holds_out(data).all() else outsiders(config, data)

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from algorithms.interfaces import Run
-from attacks._queries import untransformed, wear
+from attacks._queries import resembled_clients, untransformed
 from attacks.interfaces import Cluster
 from attacks.metrics.membership import Bools, Outputs
-from datasets.federation import DataError, Examples, Federation, Floats, Ints
+from datasets.federation import Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Shadow(Outputs):
 
 def pool_outputs(shadows: Sequence[Outputs]) -> Outputs:
     """Concatenate the outputs of several models."""
-    parts = zip(*((one.logits, one.labels, one.member) for one in shadows), strict=True)
+    parts = zip(*((shadow.logits, shadow.labels, shadow.member) for shadow in shadows), strict=True)
     return Outputs(*map(np.concatenate, parts))
 
 
@@ -112,20 +112,25 @@ def shadow_jobs(
     """Return the shadow models that are needed to attack the model of a cluster, trained for so many ``rounds``.
 
     All draws follow from ``seed_for(purpose, *integers)`` and from the cluster's clients. The model's accuracy on its
-    clients' training examples is rounded to whole percents, so jobs differ only if it changed by about a point. Raises
-    DataError if the shadow set has fewer than two examples.
+    clients' training examples is rounded to whole percents, so jobs differ only if it changed by about a point.
     """
     clients, data, federated = cluster.clients, cluster.data, config.imitates
     half = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow))
-    if half < 1:
-        raise DataError(
-            f"a shadow model needs 2 examples or more; the shadow set of {data.name} has {len(data.shadow)}"
-        )
     shares = client_sizes(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
     holders, sizes = clients[shares > 0], shares[shares > 0]
 
     def seed(purpose: str, *numbers: int) -> int:
         return seed_for(purpose, *numbers, *clients.tolist())
+
+    def strengths(owners: Ints, rng: np.random.Generator) -> Floats:
+        """Draw the transform strengths of the whole shadow set, [n shadow]; examples with an owner get the owner's."""
+        if config.shadow_transform == "none":
+            return untransformed(data, len(owners))
+        if config.shadow_transform == "mixture":
+            among, owners = np.arange(data.clients), np.full(len(owners), NOBODY)
+        else:
+            among = clients
+        return data.draw_strengths(resembled_clients(data, among, owners, rng), rng)
 
     def job(k: int) -> ShadowJob:
         drawn = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
@@ -136,7 +141,7 @@ def shadow_jobs(
         return ShadowJob(
             members=members if federated else np.sort(members),
             nonmembers=nonmembers,
-            strengths=_strengths(config, data, clients, owners, np.random.default_rng(seed("shadow_strengths"))),
+            strengths=strengths(owners, np.random.default_rng(seed("shadow_strengths"))),
             sizes=sizes,
             rounds=rounds if federated else 0,
             # Rounded twice, because 100 * 0.07 is a little above 7.
@@ -148,15 +153,6 @@ def shadow_jobs(
         )
 
     return tuple(job(k) for k in range(config.shadows + (config.signal == "server_only")))
-
-
-def _strengths(config: Any, data: Federation, clients: Ints, owners: Ints, rng: np.random.Generator) -> Floats:
-    """Draw the transform strengths of the whole shadow set, [n shadow]; examples with an owner get the owner's."""
-    if config.shadow_transform == "none":
-        return untransformed(data, len(owners))
-    if config.shadow_transform == "mixture":
-        clients, owners = np.arange(data.clients), np.full(len(owners), NOBODY)
-    return data.draw_strengths(wear(data, clients, owners, rng), rng)
 
 
 def earlier(job: ShadowJob) -> Iterator[ShadowJob]:

@@ -5,21 +5,21 @@
         draw a random half of every client's pool
         train replica 2i on it and replica 2i + 1 on the rest, all else as in the run, with noise and batches of their own
     for every replica in turn, as the target:
-        score each record of the pool: what the target says of it, beside what the other replicas say that had it, or not
-                                       (attacks/metrics/calibrated.py; its complement is no reference)
-        compare records that the target had with records that it had not
-    the same for the run's own model, with all replicas as references, where records were held back
+        score each example of the pool: what the target says of it, beside what other replicas say that had it, or not
+                                        (attacks/metrics/calibrated.py; its complement is no reference)
+        compare examples that the target had with examples that it had not
+    the same for the run's own model, with all replicas as references, where examples were held back
 
 Thresholds come from other replicas in the role of the target, that for a low FPR, too: on the target's own ROC curve,
 it would be chosen with a look at who was in, and a guess would be right more often than at that FPR. All methods are
 measured; the one that counts (``headline``) is the best one on replicas that the target is not among, each half of the
 replicas being judged without the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither
-is chosen with a look at the target. The intervals are over targets, that is, over other halves of the same records;
+is chosen with a look at the target. The intervals are over targets, that is, over other halves of the same examples;
 those of the run are over clients.
 
 Differences from the papers: their shadow models are trained alone, these in a federation of the same clients, so that
-a record's owner and group stay the same, and exposure is known for each of them. Confidences are of one query, without
-augmentations. A record is compared with what the very model says that its owner uses.
+an example's owner and group stay the same, and exposure is known for each of them. Confidences are of one query,
+without augmentations. An example is compared with what the very model says that its owner uses.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk, names_of
 from algorithms.interfaces import Problems, Run
-from attacks import _halves
-from attacks.interfaces import Answers, Exposure, Measure, Pool, Scores, Stream
+from attacks._halves import data_problems as data_problems
+from attacks._halves import halves as halves
+from attacks._halves import pool as pool
+from attacks._halves import rank_within
+from attacks.interfaces import Answers, Exposure, Measure, Scores
 from attacks.metrics import calibrated, intervals, targets
 from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 from attacks.metrics.targets import Estimate, Targets
 from datasets.components import Config as SlotConfig
-from datasets.federation import Federation
 
 KINDS = ("halves",)
 LABEL = "calibrated membership attack"
@@ -177,37 +179,22 @@ def _warmed_up(run: Run) -> bool:
 
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    found = []
+    conflicts = []
     if config.pool == "matched" and _warmed_up(run):
-        sentence = "matched takes records of the server's shadow set, on which it trains before round 1"
+        sentence = "matched takes examples of the server's shadow set, on which it trains before round 1"
         remedy = "(aggregation.warm_start_epochs); set pool: training, or warm_start_epochs to 0"
-        found.append(("pool", f"{sentence} {remedy}"))
+        conflicts.append(("pool", f"{sentence} {remedy}"))
     if config.replicas % 2:
         sentence = "replicas come in complementary pairs, so their number is even"
-        found.append(("replicas", f"{sentence}; got {config.replicas}"))
+        conflicts.append(("replicas", f"{sentence}; got {config.replicas}"))
     if config.method != "best" and config.replicas < (least := calibrated.FEWEST[config.method]):
         sentence = "replicas or more, because a target is attacked with the others but its complement"
-        found.append(("method", f"{config.method} needs {least} {sentence}; got replicas: {config.replicas}"))
-    return found
-
-
-def data_problems(config: Config, data: Federation) -> Problems:
-    """Return why the clients' records cannot be halved: (field, sentence) pairs."""
-    return _halves.problems(config.pool, data)
-
-
-def pool(config: Config, data: Federation, stream: Stream) -> Pool:
-    """Return the records of all clients. Raises DataError where a client has too few to be halved."""
-    return _halves.pool_of(config.pool, data, stream)
-
-
-def halves(config: Config, pool: Pool, stream: Stream) -> NDArray[np.bool_]:
-    """Return which records each replica is trained on, [replicas, n]; replicas 2i and 2i + 1 are complementary."""
-    return _halves.halves_of(pool, config.replicas, stream)
+        conflicts.append(("method", f"{config.method} needs {least} {sentence}; got replicas: {config.replicas}"))
+    return conflicts
 
 
 def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposure:
-    """Attack every replica, none of which diverged, and the run's own model where records were held back.
+    """Attack every replica, none of which diverged, and the run's own model where examples were held back.
 
     Metrics begin with "calibrated_"; clients have an AUC and a TPR, averaged over replicas; measures of every method have
     group and model in their names; scores are the headline's. Two replicas are judged by their loss, without intervals.
@@ -215,61 +202,65 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     """
     left = len(answers.inside)
     if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
-        told = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
-        return Exposure(dict.fromkeys(names_of(METRICS), NAN), measures=told)
+        sizes = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
+        return Exposure(dict.fromkeys(names_of(METRICS), NAN), measures=sizes)
     drawing, resampling, guessing = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
     rows = attacked(answers, config.records, drawing)
     seen = Seen(answers, rows, config.variance)
-    methods = [one for one in calibrated.METHODS if calibrated.FEWEST[one] <= left]
-    found = {one: seen.attack(one) for one in methods}
-    given: list[str] = [config.method] * (left + 1)
-    *chosen, of_run = seen.chosen(methods) if config.method == "best" else given
-    picked = [found[name].replicas for name in chosen]
-    scores, strict = (np.stack([getattr(one, of)[k] for k, one in enumerate(picked)]) for of in ("scores", "strict"))
-    head = Found(Targets(scores, strict, seen.inside), found[of_run].run)
-    summaries = {name: summary(it, seen) for name, it in found.items()} | {"headline": summary(head, seen, resampling)}
-    own = of_clients(head.replicas, seen.owner, clients)
+    methods = [method for method in calibrated.METHODS if calibrated.FEWEST[method] <= left]
+    attacks = {method: seen.attack(method) for method in methods}
+    fixed: list[str] = [config.method] * (left + 1)
+    *chosen, of_run = seen.chosen(methods) if config.method == "best" else fixed
+    by_replica = [attacks[method].replicas for method in chosen]
+    scores, strict = (np.stack([getattr(it, of)[k] for k, it in enumerate(by_replica)]) for of in ("scores", "strict"))
+    head = Attack(Targets(scores, strict, seen.inside), attacks[of_run].run)
+    summaries = {method: summary(attack, seen) for method, attack in attacks.items()}
+    summaries["headline"] = summary(head, seen, resampling)
+    exposure = of_clients(head.replicas, seen.owner, clients)
     usual = max(set(chosen), key=chosen.count)
     trained = int(answers.pool.trained.sum())
     size = float(answers.inside.sum(axis=1).mean() / trained) if trained else NAN
     sizes = {"replicas": float(left), "replica_size": size}
     metrics = _metrics(*summaries["headline"]) | {
         "calibrated_loss_auc": summaries["loss"][0]["auc"][0],
-        "calibrated_auc_worst_client": _known(np.nanmax, own["calibrated_auc"]),
+        "calibrated_auc_worst_client": _known(np.nanmax, exposure["calibrated_auc"]),
         "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, clients, guessing),
     }
     metrics |= {f"calibrated_{name}": value for name, value in sizes.items()}
-    chance = head.replicas.by_chance(), head.run.by_chance()
-    measures = [one for name, two in summaries.items() for one in _measures(name, two, chance)]
-    measures += [Measure("headline", f"is_{one}", chosen.count(one) / left) for one in methods]
-    measures += [Measure("run_headline", f"is_{one}", float(of_run == one)) for one in methods]
+    chances = head.replicas.by_chance(), head.run.by_chance()
+    measures = [
+        Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
+        for method, estimates in summaries.items()
+        for subject, of_subject, chance in zip((method, f"run_{method}"), estimates, chances, strict=True)
+        for metric, estimate in of_subject.items()
+    ]
+    measures += [Measure("headline", f"is_{method}", chosen.count(method) / left) for method in methods]
+    measures += [Measure("run_headline", f"is_{method}", float(of_run == method)) for method in methods]
     measures += [Measure("pool", name, value) for name, value in ({"records": float(len(rows))} | sizes).items()]
-    return Exposure(metrics, own, tuple(measures), scores=_scores(head, seen))
+    return Exposure(metrics, exposure, tuple(measures), scores=_scores(head, seen))
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What one method, or the headline, found in all replicas and in the run's own model."""
+class Attack:
+    """What one method, or the headline, says of all replicas and of the run's own model."""
 
     replicas: Targets
     run: Targets
 
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
-    """Return the positions of the attacked records: of each model at most so many, evenly over its clients."""
+    """Return the positions of the attacked examples: of each model at most so many, evenly over its clients."""
     drawn = rng.random(len(answers.pool))
-    rank = _halves.rank_within(answers.pool.owner, drawn)
-    kept = [
-        here[np.lexsort((drawn[here], rank[here]))][:most]
-        for one in np.unique(answers.model)
-        for here in [np.flatnonzero(answers.model == one)]
-    ]
-    return np.sort(np.concatenate(kept))
+    rank, rows = rank_within(answers.pool.owner, drawn), []
+    for model in np.unique(answers.model):
+        of_model = np.flatnonzero(answers.model == model)
+        rows.append(of_model[np.lexsort((drawn[of_model], rank[of_model]))][:most])
+    return np.sort(np.concatenate(rows))
 
 
 class Seen:
-    """The attacked records, as the replicas and the run's own model see them; ``variance`` is that of LiRA."""
+    """The attacked examples, as the replicas and the run's own model see them; ``variance`` is that of LiRA."""
 
     def __init__(self, answers: Answers, rows: Ints, variance: calibrated.Variance) -> None:
         self.phi, self.inside, self.variance = answers.confidence[:, rows], answers.inside[:, rows], variance
@@ -280,11 +271,11 @@ class Seen:
         self.pair = np.arange(len(self.phi)) // 2
 
     def crossed(self, method: str, inside: Bools, *chosen: Any) -> Doubles:
-        """Return each replica's scores by the others, if they had the records ``inside`` [replicas, n]."""
+        """Return each replica's scores by the others, if they had the examples ``inside`` [replicas, n]."""
         return calibrated.cross_scores(method, self.phi, inside, self.kind, self.variance, *chosen)
 
-    def attack(self, method: str) -> Found:
-        """Return what a method finds."""
+    def attack(self, method: str) -> Attack:
+        """Make the attack of a method."""
         crossed = self.crossed(method, self.inside)
 
         @cache
@@ -298,10 +289,10 @@ class Seen:
             return calibrated.METHODS[method](self.own, references, self.variance)[None]
 
         pairs = len(self.phi) // 2
-        thinned = np.concatenate([rehearse((one + 1) % pairs, (2 * one, 2 * one + 1)) for one in range(pairs)])
+        thinned = np.concatenate([rehearse((pair + 1) % pairs, (2 * pair, 2 * pair + 1)) for pair in range(pairs)])
         replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, self.pair)
         run = targets.decide(of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind)
-        return Found(Targets(*replicas, self.inside), Targets(*run, self.trained))
+        return Attack(Targets(*replicas, self.inside), Targets(*run, self.trained))
 
     def chosen(self, methods: list[str]) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
@@ -310,17 +301,18 @@ class Seen:
         the role of a reference: what two replicas have in common would favor the method that it favors in the target.
         """
         if len(self.phi) < CHOICE:
-            return [next(one for one in PREFERRED if one in methods)] * (len(self.phi) + 1)
-        best = [self._best(methods, self.pair % 2 != half) for half in (0, 1)]
-        return [*(best[one % 2] for one in self.pair.tolist()), self._best(methods, self.pair >= 0)]
+            return [next(method for method in PREFERRED if method in methods)] * (len(self.phi) + 1)
 
-    def _best(self, methods: list[str], judged: Bools) -> str:
-        phi, inside = self.phi[judged], self.inside[judged]
-        crossed = {one: calibrated.cross_scores(one, phi, inside, self.kind, self.variance) for one in methods}
-        return max(methods, key=lambda one: float(targets.aucs(crossed[one], inside).mean()))
+        def best(judged: Bools) -> str:
+            phi, inside = self.phi[judged], self.inside[judged]
+            crossed = {name: calibrated.cross_scores(name, phi, inside, self.kind, self.variance) for name in methods}
+            return max(methods, key=lambda name: float(targets.aucs(crossed[name], inside).mean()))
+
+        of_half = [best(self.pair % 2 != half) for half in (0, 1)]
+        return [*(of_half[pair % 2] for pair in self.pair.tolist()), best(self.pair >= 0)]
 
     def parts(self) -> Iterator[tuple[str, Bools]]:
-        """Yield groups and models with their records; nothing where there is one only."""
+        """Yield groups and models with their examples; nothing where there is one only."""
         if len(self.group_names) > 1:
             yield from ((name, self.groups == number) for number, name in enumerate(self.group_names))
         if len(self.names) > 1:
@@ -329,39 +321,39 @@ class Seen:
     def worst_by_chance(self, method: str, clients: int, rng: np.random.Generator) -> float:
         """Return the expected AUC on the worst client if no replica shows who was in.
 
-        Which of two complementary replicas had a record is drawn anew for every record and pair.
+        Which of two complementary replicas had an example is drawn anew for every example and pair.
         """
         worst = []
         for _ in range(max(1, min(DRAWS, NULL_RECORDS // self.phi.size))):
             inside = self.inside ^ np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
-            found = of_clients(Targets(self.crossed(method, inside), inside, inside), self.owner, clients)
-            worst.append(_known(np.nanmax, found["calibrated_auc"]))
+            exposure = of_clients(Targets(self.crossed(method, inside), inside, inside), self.owner, clients)
+            worst.append(_known(np.nanmax, exposure["calibrated_auc"]))
         return float(np.mean(worst))
 
 
-def of_clients(found: Targets, owner: Ints, clients: int) -> dict[str, NDArray[np.float64]]:
-    """Return AUC and TPR at the strict threshold on each client's records, averaged over targets, [clients] each."""
+def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray[np.float64]]:
+    """Return AUC and TPR at the strict threshold on each client's examples, averaged over targets, [clients] each."""
     columns = {name: np.full(clients, NAN) for name in ("calibrated_auc", "calibrated_tpr_set_to_1_fpr")}
     for client in np.unique(owner).tolist():
         own = owner == client
-        said, member = found.strict[:, own], found.member[:, own]
-        columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(found.scores[:, own], member))
-        known = ~np.isnan(found.scores[:, own]).any(axis=1)
+        said, member = targets.strict[:, own], targets.member[:, own]
+        columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(own))
+        known = ~np.isnan(targets.scores[:, own]).any(axis=1)
         if members := int(member[known].sum()):
             columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member)[known].sum() / members
     return columns
 
 
 def summary(
-    found: Found, seen: Seen, rng: np.random.Generator | None = None
+    attack: Attack, seen: Seen, rng: np.random.Generator | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Return all measures over replicas and those of the run, with the AUC of every group and model.
 
     With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`): whole clients are
-    resampled, because the records of a client are not independent. Fewer than ten clients give no interval.
+    resampled, because the examples of a client are not independent. Fewer than ten clients give no interval.
     """
-    replicas, of_run = found.replicas.estimates(), found.run
-    values = {name: float(one[0]) for name, one in of_run.measures().items()}
+    replicas, of_run = attack.replicas.estimates(), attack.run
+    values = {name: float(by_target[0]) for name, by_target in of_run.measures().items()}
     ends: dict[str, intervals.Interval] = {}
     if np.isnan(values["balanced_accuracy"]):
         values["auc"] = NAN
@@ -369,7 +361,7 @@ def summary(
         ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=seen.owner)
     run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
     for name, own in seen.parts():
-        replicas[f"auc_{name}"] = targets.over_targets(found.replicas.aucs(own))
+        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(own))
         run[f"auc_{name}"] = float(of_run.aucs(own)[0]), NAN, NAN
     return replicas, run
 
@@ -381,36 +373,26 @@ def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> d
         ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
         metrics |= dict(zip(ends, rows["auc"], strict=True))
         metrics |= {f"{kind}_{name}_fpr": rows[name][0] for name in targets.STRICT}
-        parts = {name.removeprefix("auc_"): rows[name][0] for name in rows if name.startswith("auc_")}
-        for name, value in parts.items():  # of a model, or of a group's clients
-            model = name.removeprefix("model_")
-            metrics[f"{kind}_auc_{name}" if model == name else f"{kind}_model_auc_{model}"] = value
+        for name in rows:  # of a model, or of a group's clients
+            if name.startswith("auc_model_"):
+                metrics[f"{kind}_model_{name.replace('_model', '', 1)}"] = rows[name][0]
+            elif name.startswith("auc_"):
+                metrics[f"{kind}_{name}"] = rows[name][0]
     return metrics
 
 
-def _measures(
-    name: str, found: tuple[Mapping[str, Estimate], ...], by_chance: tuple[Mapping[str, float], ...]
-) -> list[Measure]:
-    """Return the rows of one method: over replicas, and for the run's own model."""
-    return [
-        Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
-        for subject, rows, chance in zip((name, f"run_{name}"), found, by_chance, strict=True)
-        for metric, estimate in rows.items()
-    ]
-
-
-def _scores(head: Found, seen: Seen) -> Scores:
-    """Return the headline's scores, a row for each record and target; the run is one where records were held back."""
+def _scores(head: Attack, seen: Seen) -> Scores:
+    """Return the headline's scores, a row for each example and target; the run is one where examples were held back."""
     parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(seen.numbers.tolist())]
     if not seen.trained.all():
         parts.append(("run", head.run, 0))
-    records = len(seen.owner)
+    examples = len(seen.owner)
     return Scores(
-        attack=np.full(len(parts) * records, "calibrated_mia"),
+        attack=np.full(len(parts) * examples, "calibrated_mia"),
         client=np.tile(seen.owner, len(parts)),
-        member=np.concatenate([found.member[k] for _, found, k in parts]),
-        score=np.concatenate([found.scores[k] for _, found, k in parts]),
-        target=np.repeat(np.array([name for name, _, _ in parts]), records),
+        member=np.concatenate([targets.member[k] for _, targets, k in parts]),
+        score=np.concatenate([targets.scores[k] for _, targets, k in parts]),
+        target=np.repeat(np.array([name for name, _, _ in parts]), examples),
     )
 
 

@@ -33,7 +33,7 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Problems, Run
-from attacks._queries import asked, dressed, kept_back, set_aside
+from attacks._queries import asked, held_out_sizes, set_aside, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import membership
 from attacks.metrics.chance import worst_by_chance
@@ -103,30 +103,29 @@ def resolve(config: Config, run: Run) -> Config:
 
 def audit(config: Config, model: AttackedModel) -> Audit:
     """Let each attacker attack one model. Raises DataError with what `data_problems` lists."""
-    data, stream = model.cluster.data, model.stream or _unseeded
+    data, stream = model.cluster.data, model.stream
     for _, sentence in data_problems(config, data):
         raise DataError(sentence)
     who = attackers(config, data, stream)
-    if model.own is not None:  # whoever has not trained a model yet has none to learn from
-        who = who[model.own[who] >= 0]
+    who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
     asking, choosing, resampling = model.rng.spawn(3)
     queries = asked(config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream))
     labels, member = queries.labels, queries.member
     model.network.load(model.weights)
     logits = model.network.logits(np.concatenate([queries.inside.x, queries.outside.x]))
-    learned = [_learned(config, model, client, stream) for client in who.tolist()]
-    thresholds = np.stack(learned) if learned else np.empty((0, data.classes))
+    learned = [learned_thresholds(config, model, client) for client in who.tolist()]
+    thresholds = np.reshape(learned, (len(who), data.classes))
     scores = thresholds[:, labels] - membership.losses(logits, labels)
     others = queries.owner[None, :] != who[:, None]  # nobody is asked about its own examples
     share = 0.0 if config.published_share == "auto" else config.published_share
-    told = set_aside(share, (member, ~member), choosing)  # serves the clients' own choice alone
-    reported = others & ~told
-    found = successes(scores, reported, member)
-    own = successes(scores, others & told, member) if told.any() else found
+    published = set_aside(share, (member, ~member), choosing)  # serves the clients' own choice alone
+    reported = others & ~published
+    success = successes(scores, reported, member)
+    of_published = successes(scores, others & published, member) if published.any() else success
     risks = np.full(data.clients, NAN)
-    risks[who] = own.by_attacker["balanced_accuracy"]
-    worst, null = best(found), worst_by_chance(found.members, found.nonmembers)
-    measures = _mean_rows("client_mia", found)
+    risks[who] = of_published.by_attacker["balanced_accuracy"]
+    worst, null = best(success), worst_by_chance(success.members, success.nonmembers)
+    measures = _mean_rows("client_mia", success)
     trained = np.isin(who, model.cluster.clients)
     for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
         of_part = successes(scores[part], reported[part], member)
@@ -135,19 +134,18 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         of_worst = Success.of(scores[worst, reported[worst]], member[reported[worst]], resampling)
         chance, subject = {"balanced_accuracy": null, "auc": NAN}, "client_mia, worst attacker"
         measures += [Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], chance[n]) for n in MEASURED]
-    highest = NAN if worst is None else float(found.by_attacker["balanced_accuracy"][worst])
-    metrics = {"client_mia_accuracy": found.mean["balanced_accuracy"][0], "client_mia_auc": found.mean["auc"][0]}
+    highest = NAN if worst is None else float(success.by_attacker["balanced_accuracy"][worst])
+    metrics = {"client_mia_accuracy": success.mean["balanced_accuracy"][0], "client_mia_auc": success.mean["auc"][0]}
     metrics |= {"client_mia_worst_attacker": highest, "client_mia_worst_attacker_null": null}
     return Audit(None, tuple(measures), metrics=metrics, own_risks=risks)
 
 
-def _learned(config: Config, model: AttackedModel, client: int, stream: Stream) -> Doubles:
+def learned_thresholds(config: Config, model: AttackedModel, client: int) -> Doubles:
     """Return the thresholds [classes] that ``client`` learns on the attacked model or, if it did not train it, its own."""
     number, data = model.cluster.number, model.cluster.data
-    elsewhere = model.own is not None and client not in model.cluster.clients and len(model.sent) > 0
-    trained = int(model.own[client]) if model.own is not None and elsewhere else number
+    trained = number if client in model.cluster.clients else int(model.trained[client])
     model.network.load(model.weights if trained == number else model.sent[trained])
-    examples, member = lesson(config, data, client, stream)
+    examples, member = lesson(config, data, client, model.stream)
     return learn(Outputs(model.network.logits(examples.x), examples.y, member), data.classes, config.per_class)
 
 
@@ -162,29 +160,24 @@ def learn(outputs: Outputs, classes: int, per_class: int) -> Doubles:
 
 def lesson(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Bools]:
     """Return the examples that ``client`` learns from, ready for the model, and whether each is a member [n]."""
-    rng = stream("attack_targets", client, DRAWN)
-    own = data.client(client)
+    rng, members = stream("attack_targets", client, DRAWN), data.client(client)
     tests, outside = np.flatnonzero(data.test_owner == client), np.flatnonzero(data.nonmember_owner == client)
     if len(tests) + len(outside) < FEWEST:
         common = reserved(config, data, stream)
-        wanted = min(len(common), max(len(own), FEWEST))
+        wanted = min(len(common), max(len(members), FEWEST))
         outside = np.concatenate([outside, np.sort(rng.choice(common, wanted, replace=False))])
-    others = dressed(data, data.nonmembers[outside], client, rng)
-    examples = joined([own, data.test[tests], others] if len(tests) else [own, others])
-    return examples, np.arange(len(examples)) < len(own)
+    others = transformed(data, data.nonmembers[outside], client, rng)
+    examples = joined([members, data.test[tests], others] if len(tests) else [members, others])
+    return examples, np.arange(len(examples)) < len(members)
 
 
-def _mean_rows(subject: str, found: Successes) -> list[Measure]:
+def _mean_rows(subject: str, success: Successes) -> list[Measure]:
     """Return the mean over attackers, with its interval over examples, and how many attackers it is over."""
-    rows = [Measure(subject, name, *found.mean[name], chance=membership.CHANCE[name]) for name in MEASURED]
-    known = ~np.isnan(found.by_attacker["auc"])
-    sizes = {"members": found.members[known], "nonmembers": found.nonmembers[known]}
+    rows = [Measure(subject, name, *success.mean[name], chance=membership.CHANCE[name]) for name in MEASURED]
+    known = ~np.isnan(success.by_attacker["auc"])
+    sizes = {"members": success.members[known], "nonmembers": success.nonmembers[known]}
     means = {side: float(np.mean(size)) if len(size) else NAN for side, size in sizes.items()}
     return rows + [Measure(subject, name, v) for name, v in ({"attackers": float(known.sum())} | means).items()]
-
-
-def _unseeded(_purpose: str, *place: int) -> np.random.Generator:
-    return np.random.default_rng(place)
 
 
 def attackers(config: Config, data: Federation, stream: Stream) -> Ints:
@@ -207,8 +200,7 @@ def data_problems(config: Config, data: Federation) -> Problems:
     if not len(_able(config, data)):
         needs = f"client_mia needs a client with {FEWEST} training examples, and {FEWEST} that nobody trains on to learn from"
         return [("", f"{needs}; {data.name} has none: hold more out")]
-    left = len(data.nonmembers) - _reserve_size(config, data)
-    if left < FEWEST:
+    if (left := len(data.nonmembers) - _reserve_size(config, data)) < FEWEST:
         leaves = (
             f"leaves {left} of {len(data.nonmembers)} non-members of {data.name} to ask about, and {FEWEST} are needed"
         )
@@ -217,12 +209,12 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 
 def _reserve_size(config: Config, data: Federation) -> int:
-    if (kept_back(data) >= FEWEST).all():
+    if (held_out_sizes(data) >= FEWEST).all():
         return 0
     return round(config.set_aside * int((data.nonmember_owner == NOBODY).sum()))
 
 
 def _able(config: Config, data: Federation) -> Ints:
-    outside = kept_back(data)
+    outside = held_out_sizes(data)
     outside = np.where(outside < FEWEST, outside + _reserve_size(config, data), outside)
     return np.flatnonzero((data.sizes >= FEWEST) & (outside >= FEWEST))

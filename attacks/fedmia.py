@@ -1,6 +1,6 @@
 """Membership inference by a passive server that compares the clients' updates over rounds (FedMIA, Zhu et al. 2025).
 
-    records of client c: n members and m non-members, fixed before the first round
+    examples of client c: n members and m non-members, fixed before the first round
     before the round the server sent theta; client k answers theta_k;  Delta_k = theta - theta_k
     g_x = gradient of CE(theta; x, y) at the model that was sent, in evaluation mode: one for all clients who got it
     M_k(x): a signal, less its mean on references with x's label (`metrics.out_worlds.centered`)
@@ -10,9 +10,9 @@
         loss_series           -CE(theta_c; x, y)
         mean_cosine           cos(g_x, Delta_c)                                                   (Li et al. 2023)
         gradient_difference   2 <Delta_c, g_x> - ||g_x||^2 = ||Delta_c||^2 - ||Delta_c - g_x||^2  (Li et al. 2023)
-    a record's score is the mean over the attacked rounds in which c took part
-    found: the AUC of each client's n + m records, as if non-members had the members' labels (`metrics.client_auc`);
-           its mean over clients, largest value, CoV, FI and EOD
+    an example's score is the mean over the attacked rounds in which c took part
+    reported: the AUC of each client's n + m examples, as if non-members had the members' labels (`metrics.client_auc`);
+              its mean over clients, largest value, CoV, FI and EOD
 
 No shadow model is trained: the other clients' models are the reference. A client is compared with those who were sent
 the same model; if these are fewer than two, with all. ``headline`` names the signal that all columns but ``*_auc`` are
@@ -23,7 +23,7 @@ model is evaluated on clients * ``compared`` further examples; otherwise on ``co
 evaluated on clients * ``references``, too.
 
 Differences from the paper: every client is the target in turn, and not client 0 alone. Signals are centered, because a
-client's label is otherwise taken for its record; ``center: none`` is as published. The distribution over the other
+client's label is otherwise taken for its example; ``center: none`` is as published. The distribution over the other
 clients is a Student t of the confidences with moderated variances (``world: student``; `metrics.out_worlds`) instead of
 a normal one of the losses. Non-members are the same in every round, whereas the released code draws them anew.
 """
@@ -36,11 +36,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.messages import Doubles, Floats
+from algorithms.core.messages import Doubles
 from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks import _targets
-from attacks._targets import Records
+from attacks import _queries
+from attacks._queries import Queries, model_losses, queries_of, target_losses
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
 from attacks.metrics import client_auc, disparity, membership, out_worlds
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, confidences_of_losses
@@ -112,7 +112,7 @@ METRICS = (
         table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
         chance="fedmia_eod_null",
     ),
-    *(Metric(f"{one}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5) for one, label in SIGNALS.items()),
+    *(Metric(f"{name}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5) for name, label in SIGNALS.items()),
 )
 
 
@@ -148,11 +148,6 @@ class Config(SlotConfig):
     )
 
     @property
-    def pool(self) -> Literal["training"]:
-        """Members are training examples."""
-        return "training"
-
-    @property
     def measured(self) -> tuple[Signal, ...]:
         """The signals that are measured."""
         return tuple(SIGNALS)[: None if self.signals == "all" else BY_LOSSES]
@@ -165,17 +160,15 @@ class Config(SlotConfig):
 
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    found = []
+    conflicts = []
     if config.headline not in config.measured:
-        found.append(("headline", f"{config.headline} needs the records' gradients; set signals: all"))
+        conflicts.append(("headline", f"{config.headline} needs the examples' gradients; set signals: all"))
     clients = run.data.config.clients
     cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
     if cohort < FEWEST_CLIENTS:
-        sentence = (
-            f"fedmia compares a client with two or more others; {cohort} of {clients} clients take part in a round"
-        )
-        found.append(("", sentence))
-    return found
+        of_round = f"{cohort} of {clients} clients take part in a round"
+        conflicts.append(("", f"fedmia compares a client with two or more others; {of_round}"))
+    return conflicts
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
@@ -184,11 +177,11 @@ def data_problems(config: Config, data: Federation) -> Problems:
         return [("targets", f"fedmia asks about training examples of every client, and one of {data.name} has none")]
     others = config.nonmembers == "other_client"
     most = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
-    if (count := most if others else _targets.outsiders(config, data)) < FEWEST_NONMEMBERS:
+    if (count := most if others else _queries.outsiders(config, data)) < FEWEST_NONMEMBERS:
         remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
         sentence = f"fedmia compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has"
         return [("nonmembers", f"{sentence} {count} for one of them; {remedy}")]
-    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _targets.of_nobody(config, data)
+    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _queries.of_nobody(config, data)
     if config.center == "label" and left < FEWEST_NONMEMBERS:
         sentence = (
             f"fedmia centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has"
@@ -198,25 +191,23 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
-    """Measure a block's c updates on the records of all clients. Raises DataError with what `data_problems` lists.
+    """Measure a block's c updates on the examples of all clients. Raises DataError with what `data_problems` lists.
 
     Returns:
-        ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c, records], and with
-        gradients ``cosines`` and ``differences`` [c, records]. Records are in the order of `_targets.Records`,
-        and after them come the references.
+        ``assignment`` [c], the number of the model that each client was sent; ``confidences`` [c, examples], and with
+        gradients ``cosines`` and ``differences`` [c, examples]. Examples are in the order of `Queries`, and after them
+        come the references.
     """
     for _, sentence in data_problems(config, seen.data):
         raise DataError(sentence)
-    records = _targets.records_of(config, seen.data, seen.stream)
-    members, others = records.members.ravel(), joined([records.outside, records.references])
-    shared, own = _targets.target_losses(seen, members), _targets.model_losses(seen, others)
-    found: dict[str, NDArray[Any]] = {"assignment": np.asarray(seen.assignment)}
-    both = np.concatenate([confidences_of_losses(shared), confidences_of_losses(own)], axis=1)
-    found["confidences"] = both.astype(np.float32)
+    queries = queries_of(config, seen.data, seen.stream)
+    members, others = queries.members.ravel(), joined([queries.outside, queries.references])
+    losses = target_losses(seen, members), model_losses(seen, others)
+    confidences = np.concatenate([confidences_of_losses(part) for part in losses], axis=1).astype(np.float32)
+    signals = {"assignment": np.asarray(seen.assignment), "confidences": confidences}
     if config.signals == "all":
-        inside = _targets.examples_at(seen.data, members)
-        found |= against_gradients(seen, joined([inside, others]))
-    return found
+        signals |= against_gradients(seen, joined([seen.data.train[members], others]))
+    return signals
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
@@ -224,77 +215,68 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
     A round with fewer than three clients does not count, because there is nobody to compare a client with.
     """
-    records = _targets.records_of(config, seen.data, seen.stream)
-    kept = {name: array.copy() for name, array in seen.kept.items()}
-    if not kept:
-        kept = {"rounds": np.zeros(seen.data.clients, np.int64)}
-        kept |= {signal: np.zeros(records.numbers.shape) for signal in config.measured}
+    queries = queries_of(config, seen.data, seen.stream)
+    sums = {name: array.copy() for name, array in seen.kept.items()}
+    if not sums:
+        sums = {"rounds": np.zeros(seen.data.clients, np.int64)}
+        sums |= {signal: np.zeros(queries.numbers.shape) for signal in config.measured}
     if len(seen.clients) >= FEWEST_CLIENTS:
-        kept["rounds"][seen.clients] += 1
-        for signal, scores in round_scores(config, seen.observed, records, seen.clients).items():
-            kept[signal][seen.clients] += scores
-    return _exposure(config, records, kept)
+        sums["rounds"][seen.clients] += 1
+        for signal, scores in round_scores(config, seen.observed, queries, seen.clients).items():
+            sums[signal][seen.clients] += scores
+    return _exposure(config, queries, sums)
 
 
 def round_scores(
-    config: Config, observed: dict[str, NDArray[Any]], records: Records, clients: Ints
+    config: Config, observed: dict[str, NDArray[Any]], queries: Queries, clients: Ints
 ) -> dict[str, Doubles]:
     """Compute the scores [c, r] of one round by signal, the higher the likelier a member.
 
     ``observed`` is what `observe` returns, of all the ``clients`` [c] that took part.
     """
-    worlds, numbers = observed["assignment"], records.numbers[clients]
+    worlds, numbers = observed["assignment"], queries.numbers[clients]
 
     def own(values: Doubles) -> Doubles:
         return np.take_along_axis(values, numbers, axis=1)
 
     def standing(values: Doubles) -> Doubles:
-        values = out_worlds.centered(values, records.labels, records.transforms, records.reference_labels)
+        values = out_worlds.centered(values, queries.labels, queries.transforms, queries.reference_labels)
         return out_worlds.standing(own(values), out_worlds.others(values, numbers, worlds), config.world)
 
     confidences = observed["confidences"].astype(np.float64)
-    losses = -np.logaddexp(0.0, -confidences) if config.world == "gaussian" else None
-    found = {
-        "fedmia_loss": standing(confidences if losses is None else losses),
-        "loss_series": -np.logaddexp(0.0, -own(confidences)),
-    }
+    compared = -np.logaddexp(0.0, -confidences) if config.world == "gaussian" else confidences
+    scores = {"fedmia_loss": standing(compared), "loss_series": -np.logaddexp(0.0, -own(confidences))}
     if config.signals == "all":
         cosines, differences = (observed[name].astype(np.float64) for name in ("cosines", "differences"))
-        found |= {
-            "fedmia_cosine": standing(cosines),
-            "mean_cosine": own(cosines),
-            "gradient_difference": own(differences),
-        }
-    return found
+        scores |= {"fedmia_cosine": standing(cosines), "mean_cosine": own(cosines)}
+        scores["gradient_difference"] = own(differences)
+    return scores
 
 
-def _exposure(config: Config, records: Records, kept: dict[str, NDArray[Any]]) -> Exposure:
-    """Compute the attack's result from the sums of scores over the attacked rounds and the records' labels."""
-    clients, n = np.flatnonzero(kept["rounds"]), records.members.shape[1]
-    labels, measures = records.labels[records.numbers[clients]], list[Measure]()
-    metrics, columns = dict.fromkeys(config.metrics, NAN), np.full((len(COLUMNS), len(kept["rounds"])), NAN)
+def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -> Exposure:
+    """Compute the attack's result from the sums of scores over the attacked rounds and the examples' labels."""
+    clients, n = np.flatnonzero(sums["rounds"]), queries.members.shape[1]
+    labels, measures = queries.labels[queries.numbers[clients]], list[Measure]()
+    metrics, columns = dict.fromkeys(config.metrics, NAN), np.full((len(COLUMNS), len(sums["rounds"])), NAN)
     for signal in config.measured if len(clients) else ():
-        scores = kept[signal][clients] / kept["rounds"][clients, None]
-        found = client_auc.measure(scores[:, :n], scores[:, n:], records.examples[clients], labels)
+        scores = sums[signal][clients] / sums["rounds"][clients, None]
+        aucs = client_auc.measure(scores[:, :n], scores[:, n:], queries.examples[clients], labels)
         name = f"{signal}_auc"
-        metrics[name] = found.mean
-        measures.append(Measure("clients", name, found.mean, found.mean_low, found.mean_high, 0.5))
+        metrics[name] = aucs.mean
+        measures.append(Measure("clients", name, aucs.mean, aucs.mean_low, aucs.mean_high, 0.5))
         if signal != config.headline:
             continue
         rates = tprs(scores, labels, n)
-        metrics |= _headline(found, rates)
-        columns[:, clients] = found.auc, found.low, found.high, rates
-        measures += _of_clients(clients, name, columns[:3, clients], 0.5)
+        metrics |= _headline(aucs, rates)
+        columns[:, clients] = aucs.auc, aucs.low, aucs.high, rates
+        of_clients = [(name, columns[:3, clients], 0.5)]
         if not np.isnan(rates).all():
             wilson = disparity.wilson(rates * n, np.full(len(rates), n))
-            measures += _of_clients(clients, "tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01)
-    return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=kept)
-
-
-def _of_clients(clients: Ints, metric: str, values: Doubles, chance: float) -> list[Measure]:
-    """Return a measure of each client, given its value, low and high end: ``values`` [3, c]."""
-    rows = zip(clients.tolist(), values.T.tolist(), strict=True)
-    return [Measure(f"client_{i}", metric, value, low, high, chance) for i, (value, low, high) in rows]
+            of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01))
+        for metric, ends, chance in of_clients:
+            rows = zip(clients.tolist(), ends.T.tolist(), strict=True)
+            measures += [Measure(f"client_{client}", metric, *row, chance) for client, row in rows]
+    return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=sums)
 
 
 def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
@@ -311,20 +293,18 @@ def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
     order = np.argsort(-outside, kind="stable")
     passed = np.cumsum(weight[order]) / weight.sum()
     refused = outside[order][np.argmax(passed > 0.01)]  # the first non-member too many
-    found = (u * (scores[:, :members] > refused)).sum(axis=1)
-    return np.where(u.any(axis=1), found, NAN)
+    return np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
 
 
-def _headline(found: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
+def _headline(aucs: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
     """Return the metrics of the headline signal."""
-    aucs = found.auc[~np.isnan(found.auc)]
-    if not len(aucs):
+    known = aucs.auc[~np.isnan(aucs.auc)]
+    if not len(known):
         return {}
-    variation = float(disparity.cov(aucs))
-    metrics = {"auc": found.mean, "auc_low": found.mean_low, "auc_high": found.mean_high, "auc_max": float(aucs.max())}
+    variation, null = float(disparity.cov(known)), client_auc.by_chance(aucs.mean, aucs.apart, len(known))
+    metrics = {"auc": aucs.mean, "auc_low": aucs.mean_low, "auc_high": aucs.mean_high, "auc_max": float(known.max())}
     metrics |= {"tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)), "cov": variation}
-    metrics |= {"fi": float(disparity.fairness_index(variation)), "eod": float(disparity.eod(aucs))}
-    null = client_auc.by_chance(found.mean, found.apart, len(aucs))
+    metrics |= {"fi": float(disparity.fairness_index(variation)), "eod": float(disparity.eod(known))}
     metrics |= {f"{name}_null": null[name] for name in ("auc_max", "cov", "fi", "eod")}
     return {f"fedmia_{name}": value for name, value in metrics.items()}
 
@@ -334,29 +314,24 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     return {name: next(reversed(defined(outcome, name)), None) for name in config.metrics}
 
 
-def against_gradients(seen: SeenUpdates, records: Examples) -> dict[str, NDArray[Any]]:
-    """Compare a block's c updates with the gradients of R records: ``cosines`` and ``differences``, [c, R] each."""
-    found = {name: np.zeros((len(seen.clients), len(records)), np.float32) for name in ("cosines", "differences")}
+def against_gradients(seen: SeenUpdates, examples: Examples) -> dict[str, NDArray[Any]]:
+    """Compare a block's c updates with the gradients of R examples: ``cosines`` and ``differences``, [c, R] each."""
+    import torch
+
+    compared = {name: np.zeros((len(seen.clients), len(examples)), np.float32) for name in ("cosines", "differences")}
     for j in np.unique(seen.assignment):
         who = np.flatnonzero(seen.assignment == j)
         seen.network.load(seen.sent[j])
         updates = seen.sent[j].params - seen.params[who]
-        inner, lengths = _inner_products(seen, records, updates)
+        directions = torch.from_numpy(updates).to(seen.network.device)
+        products, norms = [], []
+        for gradients in seen.network.example_gradients(examples.x, examples.y):
+            products.append((directions @ gradients.T).double().cpu().numpy())
+            norms.append(torch.linalg.vector_norm(gradients, dim=1).double().cpu().numpy())
+        inner, lengths = np.concatenate(products, axis=1), np.concatenate(norms)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             cosines = inner / (lengths * np.linalg.norm(updates.astype(np.float64), axis=1)[:, None])
             differences = 2 * inner - lengths**2
-        found["cosines"][who] = np.clip(np.nan_to_num(cosines, nan=0.0, posinf=0.0, neginf=0.0), -1, 1)
-        found["differences"][who] = np.nan_to_num(differences)
-    return found
-
-
-def _inner_products(seen: SeenUpdates, records: Examples, updates: Floats) -> tuple[Doubles, Doubles]:
-    """Return the inner products of updates [c, d] and the records' gradients, [c, R], and the gradients' norms [R]."""
-    import torch
-
-    directions = torch.from_numpy(updates).to(seen.network.device)
-    inner, lengths = [], []
-    for gradients in seen.network.example_gradients(records.x, records.y):
-        inner.append((directions @ gradients.T).double().cpu().numpy())
-        lengths.append(torch.linalg.vector_norm(gradients, dim=1).double().cpu().numpy())
-    return np.concatenate(inner, axis=1), np.concatenate(lengths)
+        compared["cosines"][who] = np.clip(np.nan_to_num(cosines, nan=0.0, posinf=0.0, neginf=0.0), -1, 1)
+        compared["differences"][who] = np.nan_to_num(differences)
+    return compared

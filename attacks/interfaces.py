@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.messages import Doubles, Floats, Ints, Weights
-from algorithms.interfaces import AttackContract, ComponentContract, Outcome, Problems, Run
+from algorithms.interfaces import AttackContract, ComponentContract, Metrics, Outcome, Problems, Run
 from attacks.metrics.client_risk import Attacked
 from datasets.federation import Examples, Federation
 
@@ -65,9 +65,9 @@ class AttackedModel:
     weights: Weights
     shadows: Sequence[Any]  # the results of `ModelAttack.train_shadow`, in the order of the attack's jobs
     rng: np.random.Generator  # of this model and round
-    sent: Sequence[Weights] = ()  # all models as they are sent out; empty: only this one is known
-    own: Ints | None = None  # [clients] the model that each client trained last, -1: none; None: all trained this one
-    stream: Stream | None = None  # generators that are the same for all models and in every round
+    sent: Sequence[Weights]  # all models as they are sent out
+    trained: Ints  # [clients] the model that each client trained last, -1: none
+    stream: Stream  # generators that are the same for all models and in every round
 
 
 @dataclass(frozen=True, eq=False)
@@ -400,3 +400,9 @@ def adversary(attack: Any) -> str:
 def defined(outcome: Outcome, metric: str) -> list[float]:
     """Return the values of a metric in the attacked rounds of a run, without those that are undefined."""
     return [row[metric] for row in outcome.rows if row.get(metric) is not None and np.isfinite(row[metric])]
+
+
+def means_over_rounds(outcome: Outcome, metrics: Iterable[str]) -> Metrics:
+    """Return the mean of each metric over the rounds in which it is defined; None if there are none."""
+    known = {metric: defined(outcome, metric) for metric in metrics}
+    return {metric: float(np.mean(values)) if values else None for metric, values in known.items()}

@@ -22,7 +22,7 @@ shadow_mia``), which can be below that of a threshold and even of the gap betwee
 default the risk is that of the strongest attack. It also stops training shadow models at an accuracy
 (``shadow_training: accuracy``); such models are less confident than a model that was at 100 % for many rounds.
 
-Members of theta_j are records of clients that have trained it at least once and no other model since. Where clients are
+Members of theta_j are examples of clients that have trained it at least once and no other model since. Where clients are
 absent from rounds, one that took part some rounds ago is still a member, and one that has not taken part yet is none;
 the clients of a shadow federation take part in the rounds in which those of theta_j did.
 
@@ -33,6 +33,7 @@ on that one. So the choice makes the result no better than it is, unlike ``maxim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -53,7 +54,6 @@ from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Federation, Ints
-from datasets.source_configs import HeldOutConfig, SharedTestConfig
 
 KINDS = ("models",)
 RISK = True  # its accuracy may be published to the clients
@@ -81,7 +81,6 @@ METRICS = (
     ),
     Metric("mia_tpr_at_1_fpr_null_worst", MEMBERSHIP, "TPR at 1 % FPR by chance, model with the highest"),
 )
-PARTS = 2  # into which the examples of a single shadow model are divided
 ALONE = read_when(shadow_training="accuracy")
 
 
@@ -145,16 +144,6 @@ class Config(SlotConfig):
         return self.shadow_training == "federation"
 
 
-def problems(config: Config, run: Run) -> Problems:
-    """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    data, least = run.data.config, membership.FEWEST_NONMEMBERS
-    needed = {"shadow_size": 2} if isinstance(data, SharedTestConfig | HeldOutConfig) else {}
-    needed |= {"nonmember_size": least} if isinstance(data, SharedTestConfig) else {}
-    held = [(field, least, getattr(data, field)) for field, least in needed.items()]
-    short = [one for one in held if one[2] is not None and one[2] < one[1]]
-    return [("", f"shadow_mia needs data.{field} of {least} or more, got {size}") for field, least, size in short]
-
-
 def resolve(config: Config, run: Run) -> Config:
     """Replace ``auto`` in ``published_share``: where there is one model, nobody chooses by its risk."""
     if config.published_share != "auto" or config.signal == "server_only":
@@ -164,16 +153,17 @@ def resolve(config: Config, run: Run) -> Config:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """Return what the attack lacks in the data: (field, sentence) pairs."""
-    sentences = []
+    sentences, least = [], membership.FEWEST_NONMEMBERS
     if shadow_size(config, len(data.train), len(data.shadow)) < 1:
         sentences.append(
             f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "
             f"{data.name}; it needs 2 or more, see data.shadow_size"
         )
-    if not len(data.nonmembers):
+    if len(data.nonmembers) < least:
         sentences.append(
-            f"shadow_mia compares members with examples that nobody trains on, and {data.name} has none left for that; a "
-            "larger test part, or a larger share of held-out examples, leaves some"
+            f"shadow_mia compares members with {least} examples or more that nobody trains on, and {data.name} has "
+            f"{len(data.nonmembers)} left for that; a larger data.nonmember_size, test part, or share of held-out examples "
+            "leaves more"
         )
     return [("", sentence) for sentence in sentences]
 
@@ -191,9 +181,9 @@ def _learned(config: Config, shadow: Outputs, rng: np.random.Generator) -> Fitte
 # How each attack is fitted on the outputs of shadow models.
 ATTACKS: Mapping[str, Callable[[Config, Outputs, np.random.Generator], Fitted]] = {
     "shadow_mia": _learned,
-    "loss_threshold": lambda _config, shadow, _rng: lambda target: membership.loss_threshold(shadow, target),
-    "confidence": lambda _config, shadow, _rng: lambda target: membership.confidence(shadow, target),
-    "gap": lambda _config, shadow, _rng: lambda target: membership.gap(shadow, target),
+    "loss_threshold": lambda _config, shadow, _rng: partial(membership.loss_threshold, shadow),
+    "confidence": lambda _config, shadow, _rng: partial(membership.confidence, shadow),
+    "gap": lambda _config, shadow, _rng: partial(membership.gap, shadow),
 }
 
 
@@ -209,23 +199,29 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     fitted = {name: fit(config, pool_outputs(shadows), fitting) for name, fit in ATTACKS.items()}
     chosen = config.risk if config.risk != "strongest" else strongest(config, shadows, choosing)
     model.network.load(model.weights)
-    answers, told = divide(config, ask(config, model, asking), dividing)
-    scores, here = {name: attack(answers.outputs) for name, attack in fitted.items()}, ~answers.left
-    target = answers.outputs[here]
-    found = {name: Success.of(score[here], target.member, resampling) for name, score in scores.items()}
-    measured = published = found[chosen].values["balanced_accuracy"]
+    answers, published = divide(config, ask(config, model, asking), dividing)
+    scores, present = {name: attack(answers.outputs) for name, attack in fitted.items()}, ~answers.left
+    target = answers.outputs[present]
+    successes = {name: Success.of(score[present], target.member, resampling) for name, score in scores.items()}
+    values = successes[chosen].values
+    risk = measured = values["balanced_accuracy"]
     if config.signal == "server_only":
-        told = pool_outputs(probes)
-    if told is not None:
-        published = membership.measure(fitted[chosen](told), told.member)["balanced_accuracy"]
-    rate = found[chosen].values["tpr_at_1_fpr"]
-    null = NAN if np.isnan(rate) else membership.tpr_by_chance(found[chosen].nonmembers, 0.01)
-    auc = found[chosen].values["auc"]
+        published = pool_outputs(probes)
+    if published is not None:
+        risk = membership.measure(fitted[chosen](published), published.member)["balanced_accuracy"]
+    rate = values["tpr_at_1_fpr"]
+    null = NAN if np.isnan(rate) else membership.tpr_by_chance(successes[chosen].nonmembers, 0.01)
     return Audit(
-        published,
-        list_measures(found, chosen, target, model.shadows),
-        score_table(scores, answers),
-        metrics={"mia_auc": auc, "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
+        risk,
+        list_measures(successes, chosen, target, model.shadows),
+        Scores(
+            attack=np.repeat(np.array(list(scores)), len(answers.client)),
+            client=np.tile(answers.client, len(scores)),
+            member=np.tile(answers.outputs.member, len(scores)),
+            left=np.tile(answers.left, len(scores)),
+            score=np.concatenate(list(scores.values())),
+        ),
+        metrics={"mia_auc": values["auc"], "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
         measured_risk=measured,
         chosen=chosen,
     )
@@ -239,9 +235,8 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
     """
     parts = list(shadows)
     if len(parts) == 1:
-        only = parts[0]
-        order = [rng.permutation(np.flatnonzero(only.member == member)) for member in (True, False)]
-        parts = [only[np.concatenate([rows[k::PARTS] for rows in order])] for k in range(PARTS)]
+        order = [rng.permutation(np.flatnonzero(parts[0].member == member)) for member in (True, False)]
+        parts = [parts[0][np.concatenate([rows[k::2] for rows in order])] for k in (0, 1)]
     accuracies = dict.fromkeys(ATTACKS, 0.0)
     for k, judged in enumerate(parts):
         seen = pool_outputs(parts[:k] + parts[k + 1 :])
@@ -257,35 +252,31 @@ class Answers(NamedTuple):
     """What a model says about the n examples that an attacker asks about."""
 
     outputs: Outputs  # ``member``: a client trained on the example, on this model or, if it ``left``, formerly on it
-    client: Ints  # [n] the owner; for a held-out one from whom it was held out, or whose transform it wears
+    client: Ints  # [n] the owner; for a held-out one from whom it was held out, or whose transform it has
     left: Bools  # [n] whether an example belongs to the comparison of clients that left
-
-    def part(self, index: Bools) -> Answers:
-        """Return some of the answers."""
-        return Answers(self.outputs[index], self.client[index], self.left[index])
 
 
 def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> Answers:
-    """Query the loaded model about its clients' records, about those of clients that left it, and about non-members.
+    """Query the loaded model about its clients' examples, about those of clients that left it, and about non-members.
 
-    Each of the two groups of records is compared with non-members of its own, which wear the transforms of its clients.
+    Each of the two groups of examples is compared with non-members of its own, with the transforms of its clients.
     Raises DataError if there is no held-out example that can serve as a non-member.
     """
-    cluster, outputs, worn = model.cluster, [], []
+    cluster, outputs, clients = model.cluster, [], []
     data, matched = cluster.data, config.nonmember_transform == "cluster"
     # An independent generator, so that the comparison of those who left does not change the other one.
     groups = [(cluster.clients, rng), (cluster.left, rng.spawn(1)[0])][: 1 + bool(len(cluster.left))]
-    for clients, own in groups:
-        part = asked(config.queries, data, clients, own, transformed=matched)
+    for group, generator in groups:
+        part = asked(config.queries, data, group, generator, matched=matched)
         if not len(part.outside):
             raise DataError(
                 f"{data.name} has no held-out example to compare with the {len(part.inside)} members of a cluster"
             )
-        logits = [model.network.logits(one.x) for one in (part.inside, part.outside)]
+        logits = [model.network.logits(side.x) for side in (part.inside, part.outside)]
         outputs.append(Outputs(np.concatenate(logits), part.labels, part.member))
-        worn.append(part.worn)
-    left = np.repeat(np.arange(len(worn)) > 0, [len(one) for one in worn])
-    return Answers(pool_outputs(outputs), np.concatenate(worn), left)
+        clients.append(part.resembled)
+    left = np.repeat(np.arange(len(clients)) > 0, [len(owners) for owners in clients])
+    return Answers(pool_outputs(outputs), np.concatenate(clients), left)
 
 
 def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
@@ -298,41 +289,29 @@ def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[
     if config.signal == "server_only" or not share:
         return answers, None
     aside = set_aside(share, [~answers.left & (answers.outputs.member == member) for member in (True, False)], rng)
-    return answers.part(~aside), answers.outputs[aside]
+    return Answers(*(part[~aside] for part in answers)), answers.outputs[aside]
 
 
 def list_measures(
-    found: dict[str, Success], chosen: str, target: Outputs, shadows: Sequence[Shadow]
+    successes: dict[str, Success], chosen: str, target: Outputs, shadows: Sequence[Shadow]
 ) -> tuple[Measure, ...]:
     """Return all measures, with the model's gap between members and non-members and the training of the shadows.
 
     The subject "risk" is the attack that was chosen, and "maximum" the best of all on the attacked model, which is too
     high because it is chosen with a look at the result.
     """
-    named = found | {"risk": found[chosen]}
-    rows = [row for name, one in named.items() for row in one.measures(name)]
-    worst = membership.worst_case([dict(one.values) for one in found.values()])
+    named = successes | {"risk": successes[chosen]}
+    rows = [row for name, success in named.items() for row in success.measures(name)]
+    worst = membership.worst_case([dict(success.values) for success in successes.values()])
     rows += [Measure("maximum", metric, value) for metric, value in worst.items()]
-    rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in found]
-    rows += [row for name, one in named.items() for row in one.epsilons(name)]
-    sizes = {"members": found[chosen].members, "nonmembers": found[chosen].nonmembers}
+    rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in successes]
+    rows += [row for name, success in named.items() for row in success.epsilons(name)]
+    sizes = {"members": successes[chosen].members, "nonmembers": successes[chosen].nonmembers}
     rows += [Measure(name, side, float(size)) for name in (*named, "maximum") for side, size in sizes.items()]
     right = target.logits.argmax(axis=1) == target.labels
     inside, outside = (float(right[part].mean()) if part.any() else NAN for part in (target.member, ~target.member))
     accuracies = {"accuracy_members": inside, "accuracy_nonmembers": outside, "gap": inside - outside}
     rows += [Measure("model", name, value) for name, value in accuracies.items()]
-    training = [(one.accuracy, one.epochs, one.member.sum()) for one in shadows]
+    training = [(shadow.accuracy, shadow.epochs, shadow.member.sum()) for shadow in shadows]
     means = zip(("accuracy", "epochs", "members"), zip(*training, strict=True), strict=True)
     return (*rows, *(Measure("shadows", name, float(np.mean(values))) for name, values in means))
-
-
-def score_table(scores: dict[str, np.ndarray], answers: Answers) -> Scores:
-    """Return the scores of every attack in one table."""
-    attacks, examples = len(scores), len(answers.client)
-    return Scores(
-        attack=np.repeat(np.array(list(scores)), examples),
-        client=np.tile(answers.client, attacks),
-        member=np.tile(answers.outputs.member, attacks),
-        left=np.tile(answers.left, attacks),
-        score=np.concatenate(list(scores.values())),
-    )

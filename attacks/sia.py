@@ -36,13 +36,12 @@ from pydantic import Field
 from algorithms.core.messages import Doubles
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Run
-from attacks._targets import target_losses
-from attacks._targets import targets as targets
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
+from attacks._queries import target_losses, targets
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream, defined, means_over_rounds
 from attacks.metrics import disparity
 from attacks.metrics.membership import confidences_of_losses
 from datasets.components import Config as SlotConfig
-from datasets.federation import Ints
+from datasets.federation import Federation, Ints
 
 KINDS = ("updates",)
 # Permutations of the owners: as many as take about the time of reading this many losses, but no fewer and no more.
@@ -113,7 +112,7 @@ METRICS = (
     Metric("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
     Metric("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
 )
-NULLS = {one.name: str(one.chance) for one in METRICS if one.chance}  # a metric's value by chance
+NULLS = {metric.name: str(metric.chance) for metric in METRICS if metric.chance}  # a metric's value by chance
 
 
 class Config(SlotConfig):
@@ -136,9 +135,14 @@ class Config(SlotConfig):
     rounded: bool = Field(False, description="round each client's attack accuracy to two decimals, as released")
 
 
+def attacked(config: Config, data: Federation, stream: Stream) -> Ints:
+    """Return the positions of the attacked examples of every client, [clients, n], as `_queries.targets` counts them."""
+    return targets(data, stream, config.targets, tests=config.pool == "all")
+
+
 def observe(config: Config, seen: SeenUpdates) -> Doubles:
     """Compute the losses of a block's c models on all targets: [c, clients * n] in nats, owner after owner."""
-    return target_losses(seen, targets(config, seen.data, seen.stream).ravel())
+    return target_losses(seen, attacked(config, seen.data, seen.stream).ravel())
 
 
 def guesses(losses: Doubles) -> Ints:
@@ -195,19 +199,21 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     """
     clients, data = seen.clients, seen.data
     losses = seen.observed.reshape(len(clients), data.clients, -1)[:, clients]
-    labels = np.concatenate([data.train.y, data.test.y])[targets(config, data, seen.stream)[clients]]
+    labels = np.concatenate([data.train.y, data.test.y])[attacked(config, data, seen.stream)[clients]]
     hits = _hits(guesses(calibrated(losses, labels) if config.score == "calibrated" else losses))
     exchanged = by_chance(config, losses, labels, seen.stream("exchanged_owners", seen.round))
-    found, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
+    accuracy, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
     low, high = disparity.wilson(hits.sum(axis=1), hits.shape[1])
-    columns = {"sia_accuracy": found, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
+    columns = {"sia_accuracy": accuracy, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
     everyone = np.full((len(columns), data.clients), np.nan)
     everyone[:, clients] = list(columns.values())
-    in_round = (np.round(found, 2), np.round(exchanged, 2)) if config.rounded else (found, exchanged)
+    in_round = (np.round(accuracy, 2), np.round(exchanged, 2)) if config.rounded else (accuracy, exchanged)
     return Exposure(
         metrics={"sia_mean": float(hits.mean()), "sia_chance": 1 / len(clients)} | round_metrics(*in_round, means),
         clients=dict(zip(columns, everyone, strict=True)),
-        measures=tuple(Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, found, strict=True)),
+        measures=tuple(
+            Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, accuracy, strict=True)
+        ),
     )
 
 
@@ -234,32 +240,31 @@ def _hits(guessed: Ints) -> NDArray[np.bool_]:
     return guessed == np.arange(guessed.shape[-2])[:, None]
 
 
-def round_metrics(found: Doubles, exchanged: Doubles, means: Doubles) -> dict[str, float]:
+def round_metrics(accuracy: Doubles, exchanged: Doubles, means: Doubles) -> dict[str, float]:
     """Compute the round's disparities over the clients that took part (Zhao et al. 2025, section 5.2).
 
-    ``found`` [clients] is the attack's success on each client, ``exchanged`` [permutations, clients] the same under
+    ``accuracy`` [clients] is the attack's success on each client, ``exchanged`` [permutations, clients] the same under
     permuted owners, ``means`` [models, owners] the mean loss in nats. A disparity by chance is its mean over those
     permutations in which it is defined (the CoV is if an example was traced).
     """
     values: dict[str, float] = {}
     permuted = _disparities(exchanged)
-    for name, value in _disparities(found).items():
-        defined = permuted[name][~np.isnan(permuted[name])]
-        values |= {name: float(value), NULLS[name]: float(defined.mean()) if len(defined) else np.nan}
-    loss_cov = float(np.mean([disparity.cov(own) for own in means.T]))
-    loss_mad = float(np.mean([disparity.mad(own) for own in means.T]))
+    for name, value in _disparities(accuracy).items():
+        known = permuted[name][~np.isnan(permuted[name])]
+        values |= {name: float(value), NULLS[name]: float(known.mean()) if len(known) else np.nan}
+    loss_cov, loss_mad = (float(np.mean(list(map(spread, means.T)))) for spread in (disparity.cov, disparity.mad))
     return values | {"loss_cov": loss_cov, "loss_fi": float(disparity.fairness_index(loss_cov)), "loss_mad": loss_mad}
 
 
-def _disparities(found: Doubles) -> dict[str, Doubles]:
+def _disparities(accuracy: Doubles) -> dict[str, Doubles]:
     """Return the disparities of success [..., clients] by name, [...]."""
-    cov = disparity.cov(found)
+    cov = disparity.cov(accuracy)
     return {
         "sia_cov": cov,
         "sia_fi": np.asarray(disparity.fairness_index(cov)),
-        "sia_mad": disparity.mad(found),
-        "sia_sen": disparity.sen_welfare(1 - found),
-        "eod": disparity.eod(found),
+        "sia_mad": disparity.mad(accuracy),
+        "sia_sen": disparity.sen_welfare(1 - accuracy),
+        "eod": disparity.eod(accuracy),
     }
 
 
@@ -268,6 +273,5 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
     Rounds in which a metric is undefined do not count; the result is None if no round counts.
     """
-    known = {name: defined(outcome, name) for name in names_of(METRICS) if name != "sia_max"}
-    reported: Metrics = {name: float(np.mean(values)) if values else None for name, values in known.items()}
-    return reported | {"sia_max": max(known["sia_mean"], default=None)}
+    metrics = means_over_rounds(outcome, [name for name in names_of(METRICS) if name != "sia_max"])
+    return metrics | {"sia_max": max(defined(outcome, "sia_mean"), default=None)}

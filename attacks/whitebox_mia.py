@@ -37,8 +37,8 @@ from pydantic import Field
 from algorithms.core.messages import Doubles
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks._queries import dressed
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream, defined
+from attacks._queries import transformed
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream, means_over_rounds
 from attacks.metrics import disparity, membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from attacks.metrics.success import Success
@@ -114,12 +114,12 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
         examples = attacked_examples(config, data, client, seen.stream)
         updates = mock_updates(config, seen, i) if client == config.trainer else (seen.params[i] - start.params)[None]
         network.load(start)
-        found = [cosines(network, part, updates) for part in examples]
+        directions = [cosines(network, part, updates) for part in examples]
         if client == config.trainer:
-            lessons = np.concatenate(found).reshape(-1, arrays)
+            lessons = np.concatenate(directions).reshape(-1, arrays)
             taught = np.repeat([True, False], [len(updates) * len(part) for part in examples])
             continue
-        for side, part in zip(features, found, strict=True):
+        for side, part in zip(features, directions, strict=True):
             side[i, : len(part)] = part[:, 0]
     return {"members": features[0], "nonmembers": features[1], "lessons": lessons, "taught": taught}
 
@@ -127,17 +127,16 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
 def mock_updates(config: Config, seen: SeenUpdates, position: int) -> Floats:
     """Repeat the trainer's local training, each time with random numbers of its own, those of the round included.
 
-    ``position`` is that of the trainer in its block. Returns changes [mock_updates, d] of the parameters that it was
-    sent.
+    ``position`` is that of the trainer in its block. Returns changes [mock_updates, d] of the parameters that it was sent.
     """
     start = seen.sent[seen.assignment[position]].params
     updates = np.empty((config.mock_updates, len(start)), np.float32)
     for m in range(config.mock_updates):
 
-        def own(purpose: str, client: int, m: int = m) -> np.random.Generator:
+        def stream(purpose: str, client: int, m: int = m) -> np.random.Generator:
             return seen.stream("attack_training", client, seen.round, m, crc32(purpose.encode()))
 
-        updates[m] = seen.train_again(position, own) - start
+        updates[m] = seen.train_again(position, stream) - start
     return updates
 
 
@@ -148,20 +147,18 @@ def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
     to the client, in evaluation mode; updates [m, d] are changes of the parameters. The cosine is 0 if either vector is
     0 or not finite.
     """
-    found = np.zeros((len(examples), len(updates), len(network.layout.names)))
+    angles = np.zeros((len(examples), len(updates), len(network.layout.names)))
+
+    def by_array(vectors: Floats) -> list[Floats]:
+        return np.split(vectors, np.cumsum(network.layout.sizes)[:-1], axis=-1)
+
     with np.errstate(invalid="ignore", over="ignore"):
-        lengths = np.stack([np.linalg.norm(own, axis=1) for own in _by_array(network, updates)], axis=1)
-        for row, gradient in zip(found, _gradients(network, examples), strict=True):
-            pieces = zip(_by_array(network, updates), _by_array(network, gradient), strict=True)
-            for array, (own, gradient) in enumerate(pieces):
+        lengths = np.stack([np.linalg.norm(update, axis=1) for update in by_array(updates)], axis=1)
+        for row, gradients in zip(angles, _gradients(network, examples), strict=True):
+            for array, (update, gradient) in enumerate(zip(by_array(updates), by_array(gradients), strict=True)):
                 length = lengths[:, array] * np.linalg.norm(gradient)
-                np.divide(-(own @ gradient), length, out=row[:, array], where=np.isfinite(length) & (length > 0))
-    return np.clip(np.nan_to_num(found), -1, 1)
-
-
-def _by_array(network: Network, vectors: Floats) -> list[Floats]:
-    """Split ``vectors`` [..., d] into the pieces that are the model's arrays."""
-    return np.split(vectors, np.cumsum(network.layout.sizes)[:-1], axis=-1)
+                np.divide(-(update @ gradient), length, out=row[:, array], where=np.isfinite(length) & (length > 0))
+    return np.clip(np.nan_to_num(angles), -1, 1)
 
 
 def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
@@ -190,9 +187,9 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
                 continue
             member = (np.arange(len(features)) < len(observed["members"][i]))[there]
             score, rng = judge(features[there]) - 0.5, seen.stream("resampling", client, seen.round)
-            found, subject = Success.of(score, member, rng), f"client_{client}"
-            accuracy[client] = found.values["balanced_accuracy"]
-            measures += found.measures(subject) + found.epsilons(subject)
+            success, subject = Success.of(score, member, rng), f"client_{client}"
+            accuracy[client] = success.values["balanced_accuracy"]
+            measures += success.measures(subject) + success.epsilons(subject)
     accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))
     if len(accuracies):
@@ -212,8 +209,7 @@ def forest(config: Config, lessons: Doubles, taught: Bools, rng: np.random.Gener
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return the means over the attacked rounds in which the trainer took part; None if there are none."""
-    known = {name: defined(outcome, name) for name in AVERAGED}
-    return {name: float(np.mean(values)) if values else None for name, values in known.items()}
+    return means_over_rounds(outcome, AVERAGED)
 
 
 def attacked_examples(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Examples]:
@@ -221,43 +217,38 @@ def attacked_examples(config: Config, data: Federation, client: int, stream: Str
 
     Those of the trainer are what the attack learns from.
     """
-    rng, own = stream("attack_targets", client, 1), data.client(client)
+    rng, members = stream("attack_targets", client, 1), data.client(client)
     in_test_set, outside = held_out(config, data, client, stream)
-    size = min(config.queries, len(own), len(outside))
-    inside = np.sort(rng.choice(len(own), size, replace=False))
+    size = min(config.queries, len(members), len(outside))
+    inside = np.sort(rng.choice(len(members), size, replace=False))
     outside = np.sort(rng.choice(outside, size, replace=False))
-    others = data.test[outside] if in_test_set else dressed(data, data.nonmembers[outside], client, rng)
-    return own[inside], others
+    others = data.test[outside] if in_test_set else transformed(data, data.nonmembers[outside], client, rng)
+    return members[inside], others
 
 
 def held_out(config: Config, data: Federation, client: int, stream: Stream) -> tuple[bool, Ints]:
-    """Return whether the non-members of ``client`` are in the test set, and their positions there or among all non-members."""
+    """Return whether the non-members of ``client`` are in the test set, and their positions there or among all non-members.
+
+    Of the examples of nobody, the trainer gets some for itself, no more than half if other clients need them as well;
+    none if it held out some of its own.
+    """
     if (data.test_owner == client).any():
         return True, np.flatnonzero(data.test_owner == client)
     if (data.nonmember_owner == client).any():
         return False, np.flatnonzero(data.nonmember_owner == client)
     pool = np.flatnonzero(data.nonmember_owner == NOBODY)
-    size = _reserved(config, data, len(pool))
+    needy = np.setdiff1d(np.arange(data.clients), np.concatenate([data.test_owner, data.nonmember_owner]))
+    available = len(pool) // 2 if len(needy) > 1 else len(pool)
+    size = min(config.queries, available) if config.trainer in needy else 0
     reserved = stream("attack_targets", config.trainer, 2).choice(pool, size, replace=False)
     return False, np.sort(reserved) if client == config.trainer else np.setdiff1d(pool, reserved)
-
-
-def _reserved(config: Config, data: Federation, pool: int) -> int:
-    """Return how many of the ``pool`` examples of nobody are the trainer's: none if it held out some of its own.
-
-    If other clients need examples of nobody as well, the trainer gets no more than half of them.
-    """
-    without = np.setdiff1d(np.arange(data.clients), np.concatenate([data.test_owner, data.nonmember_owner]))
-    if config.trainer not in without:
-        return 0
-    return min(config.queries, pool // 2 if len(without) > 1 else pool)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
     trainer, fewest = config.trainer, FEWEST_NONMEMBERS
 
-    def held(client: int) -> int:  # which examples are drawn is of no account here
+    def available(client: int) -> int:  # which examples are drawn is of no account here
         return len(held_out(config, data, client, lambda *_place: np.random.default_rng(0))[1])
 
     others = (client for client in range(data.clients) if client != trainer)
@@ -266,13 +257,12 @@ def data_problems(config: Config, data: Federation) -> Problems:
             f"whitebox_mia learns on client {trainer}, which has {data.sizes[trainer]} training examples; it needs "
             f"{fewest}: set trainer to a client with more"
         )
-    elif held(trainer) < fewest:
+    elif available(trainer) < fewest:
         sentence = (
-            f"whitebox_mia needs {fewest} examples that nobody trains on to learn from, beside those that it asks about, "
-            f"but {data.name} has only {held(trainer)} for client {trainer}, its trainer; hold more out, or set another "
-            "trainer"
+            f"whitebox_mia needs {fewest} examples that nobody trains on to learn from, beside those that it asks about, but "
+            f"{data.name} has only {available(trainer)} for client {trainer}, its trainer; hold more out, or set another one"
         )
-    elif not any(min(held(client), data.sizes[client]) >= fewest for client in others):
+    elif not any(min(available(client), data.sizes[client]) >= fewest for client in others):
         sentence = (
             f"whitebox_mia needs a client besides its trainer {trainer} with {fewest} training examples and {fewest} that "
             f"nobody trains on; {data.name} has none: hold more out"

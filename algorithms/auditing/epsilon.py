@@ -1,20 +1,40 @@
 """From a separation of two hypotheses, "the client took part" and "it did not", to an epsilon.
 
 A Gaussian mechanism is mu-GDP: telling the hypotheses apart is as hard as telling N(0, 1) from N(mu, 1) (Dong, Roth and
-Su 2022). An attack's AUC, or a pair of its error rates, is a mu as well. Where the two distributions have different
-deviations, epsilon follows from the privacy loss of the two normal distributions (Steinke 2022, used so by Andrew et
-al. 2024).
+Su 2022). An attack's success is a mu as well:
+
+    AUC            mu = sqrt(2) Phi^-1(AUC)               of two normal scores of equal deviation
+    (TPR, FPR)     mu = Phi^-1(TPR) - Phi^-1(FPR)         of the mechanism with such a trade-off curve
+
+Both give estimates, and say of whom only what the attack says: an attack on clients gives an epsilon of a client, to be held
+against the claim for a client; one on examples gives an epsilon of an example, averaged over the attacked ones. Neither says
+anything of the other's claim. An epsilon from one model is no bound at all, because its examples were not trained on by the
+tosses of coins; runs that differ in the attacked client only certify one (`algorithms.auditing.bounds.classic_bound`).
+
+Where the two distributions have different deviations, epsilon follows from the privacy loss of the two normal distributions
+(Steinke 2022, used so by Andrew et al. 2024).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from algorithms.core.messages import Doubles
 
+DELTA = 1e-5  # of all epsilons that attacks store; the default of global_dp and dp_sgd, whose claims may have another
 LARGEST_MU = 1e100  # beyond it, the search for epsilon no longer converges
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated epsilon and its 95 % interval; an end that is not known is NaN, and one without a limit is infinite."""
+
+    epsilon: float
+    low: float = math.nan
+    high: float = math.nan
 
 
 def epsilon_gdp(mu: float, delta: float) -> float:
@@ -40,7 +60,6 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
     """Compute `epsilon_gdp` of many mu [...], no NaN, by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8)."""
     from scipy.special import log_ndtr
 
-    _check(delta)
     known = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
     low, high = np.zeros_like(known), known**2 / 2 + known * math.sqrt(2 * math.log(1 / delta))
     for _ in range(60):
@@ -60,7 +79,6 @@ def mu_gdp(epsilon: float, delta: float) -> float:
     """
     from dp_accounting import get_sigma_gaussian
 
-    _check(delta)
     sigma = float(get_sigma_gaussian(epsilon, delta))
     return 1 / sigma if sigma else math.inf
 
@@ -83,6 +101,44 @@ def mu_of_rates(true_positive: float, false_positive: float) -> float:
     return float(ndtri(true_positive)) - float(ndtri(false_positive))
 
 
+def estimate_of_auc(
+    auc: float, low: float = math.nan, high: float = math.nan, comparisons: int = 0, either_way: bool = False
+) -> Estimate:
+    """Estimate the epsilon at `DELTA` of an AUC, given the ends of its 95 % interval.
+
+    >>> estimates = (estimate_of_auc(0.76025), estimate_of_auc(0.4), estimate_of_auc(0.4, either_way=True))
+    >>> [round(estimate.epsilon, 3) for estimate in estimates]
+    [4.377, 0.0, 1.377]
+
+    Args:
+        auc: the area under the ROC curve.
+        low: the lower end of its interval.
+        high: the upper end.
+        comparisons: number of pairs of scores behind the AUC. A perfect one counts as half a comparison short of it, so
+            that the estimate is finite; 0: it does not.
+        either_way: whether the attacker may decide the other way round, as where it is not known beforehand which scores
+            are the higher ones. The interval then begins at 0 if an AUC of 1/2 is in it.
+    """
+    nearest = 0.5 / comparisons if comparisons else 0.0
+    if either_way and auc < 0.5:
+        auc, low, high = 1 - auc, 1 - high, 1 - low
+    largest = max(high, 1 - low) if either_way else high
+    middle = min(max(auc, nearest), 1 - nearest)
+    return Estimate(*(epsilon_gdp(mu_of_auc(area), DELTA) for area in (middle, low, largest)))
+
+
+def estimate_of_rates(
+    true_positive: float, false_positive: float, low: float = math.nan, high: float = math.nan
+) -> Estimate:
+    """Estimate the epsilon at `DELTA` of a decision with these rates; the interval is that of the true positive rate.
+
+    >>> round(estimate_of_rates(0.0923, 0.01).epsilon, 2)
+    4.38
+    """
+    rates = (true_positive, low, high)
+    return Estimate(*(epsilon_gdp(mu_of_rates(rate, false_positive), DELTA) for rate in rates))
+
+
 def epsilon_of_rates(false_positive: float, false_negative: float, delta: float) -> float:
     """Compute the smallest epsilon at which a test may have these error rates (Kairouz et al. 2015).
 
@@ -93,8 +149,10 @@ def epsilon_of_rates(false_positive: float, false_negative: float, delta: float)
         Epsilon, at least 0; infinity if one error never happens.
     """
     pairs = ((false_positive, false_negative), (false_negative, false_positive))
-    found = [math.log((1 - delta - other) / one) if one > 0 else math.inf for one, other in pairs if other < 1 - delta]
-    return max([0.0, *found])
+    limits = [
+        math.log((1 - delta - other) / rate) if rate > 0 else math.inf for rate, other in pairs if other < 1 - delta
+    ]
+    return max([0.0, *limits])
 
 
 def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: float, delta: float) -> float:
@@ -109,12 +167,12 @@ def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: f
     from scipy.optimize import brentq
 
     _check(delta)
-    one, other = (mean, sd), (other_mean, other_sd)
+    first, second = (mean, sd), (other_mean, other_sd)
     if sd == other_sd:
         return epsilon_gdp(abs(mean - other_mean) / sd, delta)
 
     def excess(epsilon: float) -> float:
-        worst = max(_log_delta(one, other, epsilon), _log_delta(other, one, epsilon))
+        worst = max(_log_delta(first, second, epsilon), _log_delta(second, first, epsilon))
         return max(worst, -1e3) - math.log(delta)  # finite, so that the root can be bracketed
 
     if excess(0.0) <= 0:
@@ -125,12 +183,12 @@ def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: f
     return float(brentq(excess, 0.0, high, xtol=1e-10))
 
 
-def _log_delta(one: tuple[float, float], other: tuple[float, float], epsilon: float) -> float:
+def _log_delta(first: tuple[float, float], second: tuple[float, float], epsilon: float) -> float:
     """Compute the log of P1[loss > epsilon] - e^epsilon P2[loss > epsilon]; the privacy loss of y is a y^2 + b y + c.
 
     The deviations differ, so a is not 0.
     """
-    (m1, s1), (m2, s2) = one, other
+    (m1, s1), (m2, s2) = first, second
     d, r = (m2 - m1) / s1, s2 / s1  # in units of the first: N(0, 1) against N(d, r^2)
     a, b, c = (1 - r) * (1 + r) / (2 * r**2), -d / r**2, d**2 / (2 * r**2) + math.log(r)
     square = b**2 - 4 * a * (c - epsilon)

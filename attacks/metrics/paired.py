@@ -26,7 +26,8 @@ from math import exp, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.auditing import attacks, bounds
+from algorithms.auditing import bounds
+from algorithms.auditing.epsilon import DELTA, Estimate, estimate_of_auc
 from attacks.metrics.disparity import Z95
 
 Doubles = NDArray[np.float64]
@@ -176,11 +177,11 @@ def most_epsilon(k: int) -> float:
     return bounds.classic_bound(np.ones(k), np.zeros(k), 0.5, 0.0)
 
 
-def epsilon(ins: Doubles, outs: Doubles) -> attacks.Estimate:
+def epsilon(ins: Doubles, outs: Doubles) -> Estimate:
     """Estimate the epsilon at delta 1e-5 that the AUC comes to, with its interval from eight pairs on."""
     k = len(ins)
     low, high = interval(ins, outs) if k >= FEWEST else (NAN, NAN)
-    return attacks.of_auc(auc(ins, outs), low, high, comparisons=k * (k - 1), either_way=True)
+    return estimate_of_auc(auc(ins, outs), low, high, comparisons=k * (k - 1), either_way=True)
 
 
 def certified_epsilon(ins: Doubles, outs: Doubles) -> float:
@@ -193,4 +194,4 @@ def certified_epsilon(ins: Doubles, outs: Doubles) -> float:
         return NAN
     sign, threshold = _decision(ins[::2], outs[::2])
     below = np.nextafter(threshold, -np.inf)
-    return bounds.classic_bound(sign * ins[1::2], sign * outs[1::2], below, attacks.DELTA)
+    return bounds.classic_bound(sign * ins[1::2], sign * outs[1::2], below, DELTA)

@@ -1,18 +1,40 @@
-"""How well an attack's scores tell members from non-members: every measure with its interval, and its value by chance."""
+"""How well an attack's scores tell members from non-members: measures with intervals, values by chance, and epsilons.
+
+An epsilon is that at delta 1e-5 of one example, averaged over the attacked ones, to be held against the claim for an
+example (``epsilon_example``) at the same delta, and not against that for a client. It is an estimate and certifies
+nothing: one model was trained, and no coin decided on its examples. ``epsilon_record_most`` says what so many examples
+could certify if coins had.
+
+An estimate is never below 0, so that an attack that guesses has one above 0 on average. This is its value by chance:
+
+    from the AUC     of U / (m n), with U Mann and Whitney's statistic of m members and n non-members: normal with
+                     variance (m + n + 1) / (12 m n), or drawn where one side has fewer than 20 examples
+    from the TPR     of X / m at a false positive rate of (k + 1) / (n + 1), X beta-binomial(m; k + 1, n - k): how many
+                     members are above the (k + 1)-th highest of n non-members, k = floor(limit n)
+
+The false positive rate is the expected one of that threshold (`attacks.metrics.membership.tpr_by_chance`), not the
+limit, which is only what is seen. Scores are taken to be all different; ties lower what guessing gives.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from algorithms.auditing.bounds import one_run_bound
+from algorithms.auditing.epsilon import DELTA, epsilons_gdp, estimate_of_auc, estimate_of_rates
 from algorithms.core.messages import Doubles
 from attacks.interfaces import Measure
 from attacks.metrics import membership
 from attacks.metrics.intervals import Interval, intervals
-from attacks.metrics.membership import NAN, Bools
-from attacks.metrics.record_epsilon import record_epsilons
+from attacks.metrics.membership import LIMITS, NAN, Bools, tpr_by_chance
+
+FEW = 20  # examples of a side below which the statistic is not taken for normal
+DRAWS = 20_000
+PARTS = 1000  # equally probable parts of a normal distribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,5 +59,74 @@ class Success:
         return [Measure(subject, name, v, *self.ranges[name], chance.get(name, NAN)) for name, v in self.values.items()]
 
     def epsilons(self, subject: str) -> list[Measure]:
-        """Return rows for the epsilons of an example that these measures come to."""
-        return record_epsilons(subject, self.values, self.ranges, self.members, self.nonmembers)
+        """Return rows for the epsilons of an example that these measures come to; what is not finite is NaN.
+
+        ``epsilon_record`` is that of the AUC, ``epsilon_record_at_1_fpr`` (and ``_01``) that of the true positive rate
+        there, each with its interval.
+        """
+        comparisons, sizes = self.members * self.nonmembers, (self.members, self.nonmembers)
+        estimate = estimate_of_auc(self.values["auc"], *self.ranges["auc"], comparisons=comparisons)
+        estimates = {"epsilon_record": (estimate, epsilon_of_auc_by_chance(*sizes))}
+        for name, limit in LIMITS.items():
+            if not np.isnan(self.values[name]):
+                rate = tpr_by_chance(self.nonmembers, limit)
+                estimate = estimate_of_rates(self.values[name], rate, *self.ranges[name])
+                chance = epsilon_of_tpr_by_chance(*sizes, limit)
+                estimates[f"epsilon_record_{name.removeprefix('tpr_')}"] = estimate, chance
+        rows = []
+        for name, (estimate, chance) in estimates.items():
+            ends = estimate.epsilon, estimate.low, estimate.high
+            rows.append(Measure(subject, name, *(end if np.isfinite(end) else NAN for end in ends), chance))
+        return [*rows, Measure(subject, "epsilon_record_most", _certified_by_coins(sum(sizes)))]
+
+
+@lru_cache(maxsize=1024)
+def epsilon_of_auc_by_chance(members: int, nonmembers: int) -> float:
+    """Return the expected ``epsilon_record`` of scores that do not depend on membership; NaN without either side.
+
+    >>> [round(epsilon_of_auc_by_chance(n, n), 2) for n in (100, 200, 1000)]
+    [0.21, 0.14, 0.06]
+    """
+    from scipy.special import ndtri
+
+    if not members or not nonmembers:
+        return NAN
+    pairs, (fewer, more) = members * nonmembers, sorted((members, nonmembers))
+    if fewer < FEW:
+        # The scores of the smaller side divide those of the other into parts, all divisions being equally probable.
+        rng = np.random.default_rng([fewer, more])
+        parts = rng.multinomial(more, rng.dirichlet(np.ones(fewer + 1), DRAWS))
+        auc, often = np.unique(parts @ np.arange(fewer + 1, dtype=np.float64) / pairs, return_counts=True)
+    else:
+        deviation = np.sqrt((members + nonmembers + 1) / (12 * pairs))
+        auc, often = 0.5 + deviation * ndtri((np.arange(PARTS) + 0.5) / PARTS), np.ones(PARTS, np.int64)
+    mu = np.sqrt(2) * ndtri(np.clip(auc, 0.5 / pairs, 1 - 0.5 / pairs))
+    return float(np.average(epsilons_gdp(mu, DELTA), weights=often))
+
+
+@lru_cache(maxsize=1024)
+def epsilon_of_tpr_by_chance(members: int, nonmembers: int, limit: float) -> float:
+    """Return the expected epsilon from a TPR at a small false positive rate, of scores that do not depend on membership.
+
+    A TPR of 1, whose epsilon is infinite, does not count.
+
+    >>> [round(epsilon_of_tpr_by_chance(n, n, 0.01), 2) for n in (100, 200, 1000)]
+    [0.39, 0.32, 0.18]
+    """
+    from scipy.special import betaln, ndtri
+
+    if members < 2 or not nonmembers:
+        return NAN
+    rate = tpr_by_chance(nonmembers, limit)
+    above = round(rate * (nonmembers + 1))  # k + 1
+    hits, below = np.arange(members, dtype=np.float64), nonmembers + 1 - above
+    choices = -betaln(members - hits + 1, hits + 1) - np.log(members + 1)
+    mass = np.exp(choices + betaln(hits + above, members - hits + below) - betaln(above, below))
+    likely = mass > 1e-12
+    mu = ndtri(hits[likely] / members) - ndtri(rate)
+    return float((epsilons_gdp(mu, DELTA) * mass[likely]).sum() / mass[likely].sum())
+
+
+@lru_cache(maxsize=256)
+def _certified_by_coins(examples: int) -> float:
+    return one_run_bound(examples, examples, examples, DELTA) if examples else NAN

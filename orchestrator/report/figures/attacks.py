@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from algorithms.auditing.attacks import DELTA
-from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp
+from algorithms.auditing.epsilon import DELTA, epsilon_gdp, mu_gdp
 from orchestrator.metric_names import metrics
 from orchestrator.report.context import REFUTED, VERDICT
 from orchestrator.report.data import Floats, Row, Setting, text

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
-from algorithms.auditing import attacks
-from algorithms.auditing.epsilon import epsilon_gdp, mu_gdp, mu_of_auc
+from algorithms.auditing.epsilon import epsilon_gdp, estimate_of_auc, mu_gdp, mu_of_auc
 from orchestrator.report.data import results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.attacks import RED, audit, audit_example, step
@@ -410,7 +409,7 @@ def test_an_example_is_held_against_the_attack_on_the_final_model(tmp_path: Path
 @pytest.mark.parametrize("delta", [1e-7, 1e-5, 1e-3])
 def test_an_attack_is_held_against_a_claim_at_the_delta_of_the_claim(tmp_path: Path, delta: float) -> None:
     """The stored epsilon of the AUC is at delta 1e-5; at another delta it is that of the same AUC."""
-    ax = attacked(tmp_path, [("risk", 10, attacks.of_auc(0.76).epsilon)], delta_example=delta)
+    ax = attacked(tmp_path, [("risk", 10, estimate_of_auc(0.76).epsilon)], delta_example=delta)
     expected = epsilon_gdp(mu_of_auc(0.76), delta)
     assert marked(ax) == {(8.0, round(expected, 3))}
     ends = {float(y) for bar in ax.containers for y in bar.lines[2][0].get_segments()[0][:, 1]}
