@@ -9,13 +9,13 @@
 A stand-in has as many examples of the same classes, from the server's shadow set. The reference model is trained with
 another stand-in and without the server's noise: noise that it shared with the other worlds would cancel in the score,
 and the test would say that noise does not protect. A zero update is the neighboring relation of a central guarantee.
-The statistics are in `attacks.metrics.paired`. As a control, IN and OUT are also told apart by records of nobody: an AUC
+The statistics are in `attacks.metrics.paired`. As a control, IN and OUT are also told apart by examples of nobody: an AUC
 far from 0.5 there says that the stand-in's examples are of another kind than the target's, not that its presence shows.
 
 Differences from the paper: the published difference allows no decision (it has no run without the target, no threshold
 and no error rate) and grows with noise and with a skewed target; it is kept for comparison. The paired test measures
 the actual leakage. Removing the target, as a comparison of runs with and without it would, changes the number of
-clients, the weights and the noise, which records of nobody reveal, too.
+clients, the weights and the noise, which examples of nobody reveal, too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KINDS = ("models", "replicas")
 Kind: TypeAlias = Literal["in", "stand_in", "zero", "reference"]
 WORLDS: tuple[Kind, ...] = ("in", "stand_in", "zero", "reference")
 DRAWS = {"stand_in": 1, "reference": 2}  # not 0, because seed sequences do not see trailing zeros
-MOST_OF_NOBODY = 2000  # records of nobody on which every model is measured
+MOST_OF_NOBODY = 2000  # examples of nobody on which every model is measured
 SEEN: dict[str, Any] = {"ends": True}
 CERTIFIED: dict[str, Any] = {"bound": "lower"}
 METRICS = (
@@ -180,25 +180,25 @@ def resolve(config: Config, run: Run) -> Config:
 
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    found, clients, k = [], run.data.config.clients, config.replicas
+    conflicts, clients, k = [], run.data.config.clients, config.replicas
     if run.clustering.config.clusters > 1:
-        found.append(("", f"cia attacks one global model; clustering {run.clustering.name} keeps several"))
+        conflicts.append(("", f"cia attacks one global model; clustering {run.clustering.name} keeps several"))
     if config.target >= clients:
-        found.append(("target", f"there are {clients} clients, numbered from 0; got {config.target}"))
+        conflicts.append(("target", f"there are {clients} clients, numbered from 0; got {config.target}"))
     if k == 1:
         least = paired.FEWEST if config.interval else 2
-        found.append(("replicas", f"one pair decides nothing, its p value is 1; 0 or at least {least}; got 1"))
+        conflicts.append(("replicas", f"one pair decides nothing, its p value is 1; 0 or at least {least}; got 1"))
     if 1 < k < paired.FEWEST and config.interval:
         sentence = (
             f"an interval of the AUC needs at least {paired.FEWEST} pairs of federations; got {k}. Raise it, or set"
         )
-        found.append(("replicas", f"{sentence} interval: false for an AUC and an exact p without an interval"))
+        conflicts.append(("replicas", f"{sentence} interval: false for an AUC and an exact p without an interval"))
     if k and config.rounds != "auto" and not _rounds(config, run.rounds):
         said = ", ".join(map(str, config.rounds)) or "none"
-        found.append(("rounds", f"no round of the paired test is one of the run's {run.rounds}; got {said}"))
+        conflicts.append(("rounds", f"no round of the paired test is one of the run's {run.rounds}; got {said}"))
     if config.rounds != "auto" and len(config.rounds) > 10:
-        found.append(("rounds", f"the paired test is made after at most 10 rounds; got {len(config.rounds)}"))
-    return found
+        conflicts.append(("rounds", f"the paired test is made after at most 10 rounds; got {len(config.rounds)}"))
+    return conflicts
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
@@ -207,14 +207,9 @@ def data_problems(config: Config, data: Federation) -> Problems:
         attacker_examples(config, data)
     except DataError as error:
         return [("shadow", str(error))]
-    lack = lacking(data, target(config, data)) if config.replicas else ""
+    lack = lacking(data, config.target % data.clients) if config.replicas else ""
     remedy = f"; got {config.replicas}. Raise data.shadow_size, choose another target, or set replicas: 0"
     return [("replicas", lack + remedy)] if lack else []
-
-
-def target(config: Config, data: Federation) -> int:
-    """Return the number of the attacked client."""
-    return config.target % data.clients
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
@@ -241,7 +236,7 @@ def attacker_examples(config: Config, data: Federation) -> Examples:
     They are a share of its training examples or of its own test examples, evenly spaced in the client's order, so every
     model is queried with the same examples.
     """
-    client = target(config, data)
+    client = config.target % data.clients
     own = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
     if not len(own):
         raise DataError(f"client {client} of {data.name} has no test examples of its own; use shadow: subset")
@@ -257,7 +252,8 @@ def _losses(network: Network, weights: Weights, sets: Sequence[Examples]) -> lis
     from algorithms.engine.block import cross_entropies
 
     network.load(weights)
-    return [float(cross_entropies(network.logits(one.x), one.y).mean()) if len(one) else NAN for one in sets]
+    means = (cross_entropies(network.logits(part.x), part.y).mean() if len(part) else NAN for part in sets)
+    return [float(mean) for mean in means]
 
 
 def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
@@ -269,15 +265,14 @@ def replicas(config: Config, rounds: int) -> tuple[Replica, ...]:
 
 def _rounds(config: Config, rounds: int) -> list[int]:
     """Return the rounds of the paired test that a run of ``rounds`` has, ascending."""
-    asked = (1, rounds) if config.rounds == "auto" else config.rounds
-    return sorted({one for one in asked if one <= rounds})
+    return sorted({r for r in ((1, rounds) if config.rounds == "auto" else config.rounds) if r <= rounds})
 
 
 def world(config: Config, data: Federation, replica: Replica, stream: Stream) -> World:
     """Return what a replica is trained on. Raises DataError where there is no stand-in for the target."""
     if replica.world == "in":
         return World(data)
-    attacked = target(config, data)
+    attacked = config.target % data.clients
     if replica.world == "zero":
         return World(data, silent=(attacked,))
     rng = stream("replicas", replica.number, DRAWS[replica.world])
@@ -326,38 +321,39 @@ def looks_after(config: Config, rounds: int) -> bool:
 def measure(config: Config, data: Federation, network: Network, weights: Weights) -> dict[str, float]:
     """Measure a replica's model; ``data`` is the federation of the run.
 
-    Returns mean losses in nats, "target" on the target's examples that the attacker holds and "nobody" on records of
+    Returns mean losses in nats, "target" on the target's examples that the attacker holds and "nobody" on examples of
     nobody; and "distinct", the share of distinct examples among a stand-in's.
     """
-    attacked = target(config, data)
-    sets = [attacker_examples(config, data), records_of_nobody(data, attacked)]
-    found = dict(zip(("target", "nobody"), _losses(network, weights, sets), strict=True))
+    attacked = config.target % data.clients
+    of_target, nobodys = _losses(
+        network, weights, [attacker_examples(config, data), examples_of_nobody(data, attacked)]
+    )
     needed, available = (np.bincount(y, minlength=data.classes) for y in (data.client(attacked).y, data.shadow.y))
-    return found | {"distinct": float(np.minimum(needed, available).sum() / needed.sum())}
+    distinct = float(np.minimum(needed, available).sum() / needed.sum())
+    return {"target": of_target, "nobody": nobodys, "distinct": distinct}
 
 
-def records_of_nobody(data: Federation, target: int) -> Examples:
+def examples_of_nobody(data: Federation, target: int) -> Examples:
     """Return examples that neither the target nor its stand-in trains on, evenly spaced, 2 000 at most.
 
     They are non-members that were not held out from the target, in their order; where there are none, test examples
     that are not the target's. Non-members of nobody get the clients' transforms in turn.
     """
-    held = np.flatnonzero(data.nonmember_owner != target)
-    if not len(held):
+    rows = np.flatnonzero(data.nonmember_owner != target)
+    if not len(rows):
         tests = data.test[data.test_owner != target]
         return tests[_spaced(len(tests), min(len(tests), MOST_OF_NOBODY))]
-    held = held[_spaced(len(held), min(len(held), MOST_OF_NOBODY))]
-    owner = data.nonmember_owner[held]
-    wearer = np.where(owner == NOBODY, np.arange(len(held)) % data.clients, owner)
-    chosen = data.nonmembers[held]
-    return Examples(data.prepare(chosen.x, data.strengths[wearer]), chosen.y)
+    rows = rows[_spaced(len(rows), min(len(rows), MOST_OF_NOBODY))]
+    owner, stored = data.nonmember_owner[rows], data.nonmembers[rows]
+    resembled = np.where(owner == NOBODY, np.arange(len(rows)) % data.clients, owner)
+    return Examples(data.prepare(stored.x, data.strengths[resembled]), stored.y)
 
 
-Found: TypeAlias = Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]]
+Measured: TypeAlias = Sequence[tuple[Replica, Mapping[int, Mapping[str, float]]]]
 """What `measure` returned for each replica, by round."""
 
 
-def compare(config: Config, found: Found, rng: np.random.Generator) -> Exposure:
+def compare(config: Config, measured: Measured, rng: np.random.Generator) -> Exposure:
     """Make the paired test from each replica's results of `measure` by round, none of a federation that diverged.
 
     Returns the metrics of the test for each measured round and, without a suffix, of the last one. They are NaN with
@@ -365,33 +361,40 @@ def compare(config: Config, found: Found, rng: np.random.Generator) -> Exposure:
     ``rng``.
     """
     metrics: dict[str, float] = {}
-    last = max(replica.rounds for replica, _ in found)
-    for r in sorted({r for _, by_round in found for r in by_round} | {last}):
-        values = _test(config, found, r)
+    last = max(replica.rounds for replica, _ in measured)
+    for r in sorted({r for _, by_round in measured for r in by_round} | {last}):
+        values = _test(config, measured, r)
         metrics |= {f"{name}_round_{r}": value for name, value in values.items()}
-    distinct = [held["distinct"] for _, by_round in found for held in by_round.values()]
     pairs = int(values["cia_pairs"])
     headline = values | {
         "cia_round": float(last),
         "cia_p_least": paired.least_p(pairs) if pairs else NAN,
         "cia_low_most": paired.score_interval(1.0, pairs)[0] if pairs >= paired.FEWEST and config.interval else NAN,
         "cia_epsilon_most": paired.most_epsilon(pairs) if pairs else NAN,
-        "cia_stand_in_distinct": distinct[0] if distinct else NAN,
+        "cia_stand_in_distinct": next((m["distinct"] for _, by_round in measured for m in by_round.values()), NAN),
     }
     return Exposure(headline | metrics, measures=tuple(Measure("client_target", *one) for one in metrics.items()))
 
 
-def _test(config: Config, found: Found, round_: int) -> dict[str, float]:
+def _test(config: Config, measured: Measured, round_: int) -> dict[str, float]:
     """Return the metrics of the paired test after one round; NaN if not known."""
-    scores, control = (paired_scores(found, round_, on, config.score == "reference") for on in ("target", "nobody"))
-    ins, outs, zero, enough = scores["in"], scores["stand_in"], scores["zero"], len(scores["in"]) > 1
+    by_target, control = (
+        paired_scores(measured, round_, examples, config.score == "reference") for examples in ("target", "nobody")
+    )
+    ins, outs, zero, enough = by_target["in"], by_target["stand_in"], by_target["zero"], len(by_target["in"]) > 1
     values = _told_apart("cia_auc", ins, outs)
     values["cia_advantage"] = abs(2 * values["cia_auc"] - 1)
     values["cia_advantage_null"] = paired.null_advantage(ins, outs) if enough else NAN
     if config.interval:
         values["cia_balanced_accuracy"] = paired.balanced_accuracy(ins, outs) if enough else NAN
     values |= _told_apart("cia_zero_auc", ins, zero)
-    values |= _epsilons("cia_epsilon", ins, outs) | _epsilons("cia_zero_epsilon", ins, zero)
+    for name, others in (("cia_epsilon", outs), ("cia_zero_epsilon", zero)):
+        values |= dict.fromkeys((name, f"{name}_certified", f"{name}_low", f"{name}_high"), NAN)
+        if enough:
+            estimate = paired.epsilon(ins, others)
+            epsilons = estimate.epsilon, paired.certified_epsilon(ins, others), estimate.low, estimate.high
+            names = (name, f"{name}_certified", f"{name}_low", f"{name}_high")
+            values |= {key: v for key, v in zip(names, epsilons, strict=True) if np.isfinite(v)}
     values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"]) | {"cia_pairs": float(len(ins))}
     return {name: v for name, v in values.items() if config.interval or not name.endswith(("_low", "_high"))}
 
@@ -403,25 +406,15 @@ def _told_apart(name: str, ins: np.ndarray, outs: np.ndarray) -> dict[str, float
     return {name: auc, f"{name}_p": p, f"{name}_low": low, f"{name}_high": high}
 
 
-def _epsilons(name: str, ins: np.ndarray, outs: np.ndarray) -> dict[str, float]:
-    """Return the epsilon that the pairs come to, what they certify, and its interval."""
-    values = [NAN] * 4
-    if len(ins) > 1:
-        one = paired.epsilon(ins, outs)
-        values = [one.epsilon, paired.certified_epsilon(ins, outs), one.low, one.high]
-    names = (name, f"{name}_certified", f"{name}_low", f"{name}_high")
-    return {key: v if np.isfinite(v) else NAN for key, v in zip(names, values, strict=True)}
-
-
-def paired_scores(found: Found, round_: int, losses: str, reference: bool) -> dict[str, np.ndarray]:
+def paired_scores(measured: Measured, round_: int, losses: str, reference: bool) -> dict[str, np.ndarray]:
     """Return the scores of the worlds "in", "stand_in" and "zero" after a round, [pairs] each, of complete pairs.
 
     A score is the loss of the pair's reference model, or 0 without ``reference``, less the world's.
     """
-    held: dict[int, dict[str, float]] = {}
-    for replica, by_round in found:
+    pairs: dict[int, dict[str, float]] = {}
+    for replica, by_round in measured:
         if round_ in by_round and np.isfinite(loss := by_round[round_][losses]):
-            held.setdefault(replica.number, {})[replica.world] = loss
-    complete = [one for _, one in sorted(held.items()) if len(one) == len(WORLDS)]
-    base = np.array([one["reference"] * reference for one in complete])
-    return {world: base - np.array([one[world] for one in complete]) for world in WORLDS if world != "reference"}
+            pairs.setdefault(replica.number, {})[replica.world] = loss
+    complete = [pair for _, pair in sorted(pairs.items()) if len(pair) == len(WORLDS)]
+    base = np.array([pair["reference"] * reference for pair in complete])
+    return {world: base - np.array([pair[world] for pair in complete]) for world in WORLDS if world != "reference"}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,23 +71,20 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Separation:
-    """How far apart the scores of canaries that were in lie from those of others.
+    """How far apart the scores of canaries that were in lie from those of others."""
 
-    Attributes:
-        mu: difference of the means, in deviations of the scores that were out.
-        error: standard error of ``mu``.
-        ratio: deviation of the scores that were in over that of the others; 1 unless they differ beyond doubt.
-        ratio_error: standard error of the log of that ratio; 0 unless they differ.
-    """
-
-    mu: float
-    error: float
-    ratio: float = 1.0
-    ratio_error: float = 0.0
+    mu: float  # difference of the means, in deviations of the scores that were out
+    error: float  # standard error of mu
+    ratio: float = (
+        1.0  # deviation of the scores that were in over that of the others; 1 unless they differ beyond doubt
+    )
+    ratio_error: float = 0.0  # standard error of the log of that ratio; 0 unless they differ
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon at ``delta`` that this separation comes to."""
-        return _epsilon(self.mu, self.ratio, delta)
+        if self.ratio == 1:
+            return epsilon_gdp(self.mu, delta)
+        return epsilon_two_gaussians(0.0, 1.0, max(self.mu, 0.0), self.ratio, delta)
 
     def limits(self, delta: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Return the ends of the interval of epsilon, which has the truth in it with ``confidence`` if scores are normal."""
@@ -97,12 +94,9 @@ class Separation:
         side, wide = math.copysign(1.0, math.log(self.ratio)), abs(math.log(self.ratio))
         spread = reach * self.ratio_error
         nearer, farther = math.exp(side * max(0.0, wide - spread)), math.exp(side * (wide + spread))
-        low, high = self.mu - reach * self.error, self.mu + reach * self.error
-        return _epsilon(max(0.0, low), nearer, delta), _epsilon(high, farther, delta)
-
-
-def _epsilon(mu: float, ratio: float, delta: float) -> float:
-    return epsilon_gdp(mu, delta) if ratio == 1 else epsilon_two_gaussians(0.0, 1.0, max(mu, 0.0), ratio, delta)
+        ends = (max(0.0, self.mu - reach * self.error), nearer), (self.mu + reach * self.error, farther)
+        low, high = (replace(self, mu=mu, ratio=ratio).epsilon(delta) for mu, ratio in ends)
+        return low, high
 
 
 def separation(inside: Doubles, outside: Doubles, unequal: bool = True, skipped: float = 1.0) -> Separation:
@@ -123,33 +117,23 @@ def separation(inside: Doubles, outside: Doubles, unequal: bool = True, skipped:
         return Separation(0.0 if np.array_equal(np.unique(inside), outside[:1]) else math.inf, 0.0)
     count, others, factor = len(inside), len(outside), math.sqrt(skipped)
     sd = float(outside.std(ddof=1))
-    mu = (float(inside.mean()) - float(outside.mean())) / sd
-    own = float(inside.std(ddof=1)) / sd
-    differ = unequal and own > 0 and float(levene(inside, outside, center="median").pvalue) < DOUBT
-    error = math.sqrt((own**2 if differ else 1.0) / count + 1 / others + mu**2 / (2 * others))
-    ratio = (own, math.sqrt(1 / (2 * count) + 1 / (2 * others))) if differ else ()
-    return Separation(mu * factor, error * factor, *ratio)
+    mu, ratio = (float(inside.mean()) - float(outside.mean())) / sd, float(inside.std(ddof=1)) / sd
+    differ = unequal and ratio > 0 and float(levene(inside, outside, center="median").pvalue) < DOUBT
+    error = math.sqrt((ratio**2 if differ else 1.0) / count + 1 / others + mu**2 / (2 * others))
+    ratios = (ratio, math.sqrt(1 / (2 * count) + 1 / (2 * others))) if differ else ()
+    return Separation(mu * factor, error * factor, *ratios)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the canaries of a model say.
+    """What the canaries of a model say."""
 
-    Attributes:
-        mu: separation of the canaries' scores, over all rounds.
-        epsilon: its epsilon.
-        low: lower end of the 95 % interval of the epsilon.
-        high: upper end.
-        sure: the epsilon that is exceeded with a probability of 99.99 %, if scores are normal.
-        certified: the epsilon that is exceeded with a probability of 95 %, whatever the mechanism.
-    """
-
-    mu: float
-    epsilon: float
-    low: float
-    high: float
-    sure: float
-    certified: float
+    mu: float  # separation of the canaries' scores, over all rounds
+    epsilon: float  # its epsilon
+    low: float  # lower end of the 95 % interval of the epsilon
+    high: float  # upper end
+    sure: float  # the epsilon that is exceeded with a probability of 99.99 %, if scores are normal
+    certified: float  # the epsilon that is exceeded with a probability of 95 %, whatever the mechanism
 
     def verdict(self, claimed: float) -> str:
         """Return what the audit says of a claimed epsilon.
@@ -192,8 +176,8 @@ def find(
     r = bounds.guesses(len(inside), min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0), delta)
     right, alpha = bounds.right_guesses(own, inside, r), bounds.ALPHA / len(canaries["audited"])
     certified = bounds.one_run_bound(len(inside), r, right, delta, alpha)
-    found = separation(own[inside], outside, not sampled, _skipped(canaries, j))
-    return Finding(found.mu, found.epsilon(delta), *found.limits(delta), found.limits(delta, SURE)[0], certified)
+    apart = separation(own[inside], outside, not sampled, _skipped(canaries, j))
+    return Finding(apart.mu, apart.epsilon(delta), *apart.limits(delta), apart.limits(delta, SURE)[0], certified)
 
 
 def metrics(
@@ -204,21 +188,20 @@ def metrics(
     ``claims`` holds the claimed epsilon of each model; None or missing if nothing is claimed. For the rest see `find`.
     """
     models = range(len(canaries["audited"]) if canaries else 0)
-    every = ((j, find(canaries, j, delta, claims.get(j), opposite, sampled)) for j in models)
-    found = {j: one for j, one in every if one is not None}
-    if not found:
+    every = {j: find(canaries, j, delta, claims.get(j), opposite, sampled) for j in models}
+    findings = {j: finding for j, finding in every.items() if finding is not None}
+    if not findings:
         return {}
-    at = max(found, key=lambda j: found[j].epsilon)
-    told = _counts(canaries, canaries["inside"].shape[1], delta) | found[at].metrics()
+    at = max(findings, key=lambda j: findings[j].epsilon)
+    audit = _counts(canaries, canaries["inside"].shape[1], delta) | findings[at].metrics()
     if "norms" in canaries:
-        told["audit_norm"] = float(canaries["norms"][at] / canaries["audited"][at])
-    verdicts = [one.verdict(claimed) for j, one in found.items() if (claimed := claims.get(j)) is not None]
+        audit["audit_norm"] = float(canaries["norms"][at] / canaries["audited"][at])
+    verdicts = [finding.verdict(claim) for j, finding in findings.items() if (claim := claims.get(j)) is not None]
     if verdicts:
-        told["audit_verdict"] = next(word for word in (REFUTED, HOLDS, LOOSE) if word in verdicts)
-    if len(models) > 1:
-        for j, one in found.items():
-            told |= one.metrics(f"_cluster_{j}")
-    return told
+        audit["audit_verdict"] = next(word for word in (REFUTED, HOLDS, LOOSE) if word in verdicts)
+    for j, finding in findings.items() if len(models) > 1 else ():
+        audit |= finding.metrics(f"_cluster_{j}")
+    return audit
 
 
 def lone_metrics(canaries: Canaries, delta: float) -> dict[str, Any]:
@@ -235,16 +218,12 @@ def lone_metrics(canaries: Canaries, delta: float) -> dict[str, Any]:
         signs = {f"_{name}": float(canaries[name][j].mean()) * _skipped(canaries, j) for name in ("direction", "scale")}
         squares[j] = signs | {"": sum(signs.values())}
     worst = max(models, key=lambda j: squares[j][""])
-    told = _counts(canaries, canaries["direction"].shape[1], delta)
-    told |= {"audit_mu": math.sqrt(squares[worst][""])} | _presence(canaries, delta)
+    audit = _counts(canaries, canaries["direction"].shape[1], delta)
+    audit |= {"audit_mu": math.sqrt(squares[worst][""])} | _presence(canaries, delta)
     for ending, j in (("", worst), *((f"_cluster_{j}", j) for j in models if len(canaries["audited"]) > 1)):
-        told |= _finite(
-            {
-                f"epsilon_audit{name}{ending}": epsilon_gdp(math.sqrt(square), delta)
-                for name, square in squares[j].items()
-            }
-        )
-    return told
+        epsilons = {name: epsilon_gdp(math.sqrt(square), delta) for name, square in squares[j].items()}
+        audit |= _finite({f"epsilon_audit{name}{ending}": epsilon for name, epsilon in epsilons.items()})
+    return audit
 
 
 def _presence(canaries: Canaries, delta: float) -> dict[str, Any]:
@@ -253,24 +232,18 @@ def _presence(canaries: Canaries, delta: float) -> dict[str, Any]:
     Of several models, it is the one whose level tells most of a client. The median is that of the clients that were there
     in some audited round of this model.
     """
-    of_models = {
-        j: canaries["presence"][j] * _skipped(canaries, j) for j, often in enumerate(canaries["set"]) if often.any()
-    }
-    if not of_models:
+    by_model = {j: canaries["presence"][j] * _skipped(canaries, j) for j, n in enumerate(canaries["set"]) if n.any()}
+    if not by_model:
         return {}
-    j = max(of_models, key=lambda j: float(of_models[j].max()))
-    squares, often = of_models[j], canaries["set"][j]
-    at, median = int(squares.argmax()), np.median(squares[canaries["there"][j] > 0])
+    j = max(by_model, key=lambda j: float(by_model[j].max()))
+    squares, often = by_model[j], canaries["set"][j]
+    at = int(squares.argmax())
+    mus = {"outlier": math.sqrt(squares[at]), "median": math.sqrt(np.median(squares[canaries["there"][j] > 0]))}
     return {
         "scale_outlier": f"client_{at}",
         "scale_outlier_rounds": float(often[at] / canaries["audited"][j]),
         "scale_clients": int((often > 0).sum()),
-        **_finite(
-            {
-                "epsilon_scale_outlier": epsilon_gdp(math.sqrt(squares[at]), delta),
-                "epsilon_scale_median": epsilon_gdp(math.sqrt(median), delta),
-            }
-        ),
+        **_finite({f"epsilon_scale_{whose}": epsilon_gdp(mu, delta) for whose, mu in mus.items()}),
     }
 
 
