@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from attacks.interfaces import Measure
 from attacks.metrics import calibrated, membership
-from attacks.metrics.membership import MEASURES, Bools, Doubles, Ints, Outputs
+from attacks.metrics.membership import Bools, Doubles, Ints, Outputs
 from attacks.metrics.success import Success
 
 if TYPE_CHECKING:
@@ -54,32 +54,45 @@ def attack(
     """
     confident = membership.confidences(outputs.logits, outputs.labels)
     first = halves(outputs.member, rng)
-    found = {
-        "loss": _tuned(-membership.losses(outputs.logits, outputs.labels), outputs, first),
-        "confidence": _by_class(confident, outputs, first),
-        "entropy": _by_class(-modified_entropy(outputs.logits, outputs.labels), outputs, first),
-    }
+
+    def tuned(signal: Doubles, by_class: bool = False) -> Attacked:
+        """Decide with thresholds that each half gets from the other: one or, which changes the order, one per class."""
+        shifted, classes = np.empty_like(signal), outputs.logits.shape[1]
+        for half in (first, ~first):
+            other = outputs[~half]
+            if by_class:
+                thresholds = membership.class_thresholds(signal[~half], other.labels, other.member, classes)
+                shifted[half] = signal[half] - thresholds[outputs.labels[half]]
+            else:
+                shifted[half] = signal[half] - membership.best_threshold(signal[~half], other.member)
+        return Attacked(shifted if by_class else signal, shifted)
+
     right = membership.gap(outputs, outputs)
-    found["gap"] = Attacked(right, right)
+    attacks = {
+        "loss": tuned(-membership.losses(outputs.logits, outputs.labels)),
+        "confidence": tuned(confident, by_class=True),
+        "entropy": tuned(-modified_entropy(outputs.logits, outputs.labels), by_class=True),
+        "gap": Attacked(right, right),
+    }
     if gradient_norms is not None:
-        found["gradient_norm"] = _tuned(-gradient_norms, outputs, first)
+        attacks["gradient_norm"] = tuned(-gradient_norms)
     if references:
         phi = np.stack([membership.confidences(logits, outputs.labels) for logits in references])
         beside = calibrated.References(phi, np.zeros(phi.shape, bool), np.zeros(len(outputs), np.int64))
-        for name in CALIBRATED:
-            found[name] = _tuned(calibrated.METHODS[name](confident, beside, "auto"), outputs, first)
-    return found
+        attacks |= {name: tuned(calibrated.METHODS[name](confident, beside, "auto")) for name in CALIBRATED}
+    return attacks
 
 
-def measures(found: Mapping[str, Attacked], member: Bools, rng: np.random.Generator) -> list[Measure]:
+def measures(attacks: Mapping[str, Attacked], member: Bools, rng: np.random.Generator) -> list[Measure]:
     """Measure every attack on n examples: `membership.MEASURES` and epsilons, with intervals and values by chance."""
     rows = []
-    for name, one in found.items():
-        ranked = decided = Success.of(one.ranked, member, rng)
-        if one.decided is not one.ranked:
-            decided = Success.of(one.decided, member, rng)
-        by = {key: decided if key in DECIDED else ranked for key in MEASURES}
-        values, ranges = ({key: getattr(of, part)[key] for key, of in by.items()} for part in ("values", "ranges"))
+    for name, scores in attacks.items():
+        ranked = decided = Success.of(scores.ranked, member, rng)
+        if scores.decided is not scores.ranked:
+            decided = Success.of(scores.decided, member, rng)
+        values, ranges = dict(ranked.values), dict(ranked.ranges)
+        for measure in DECIDED:
+            values[measure], ranges[measure] = decided.values[measure], decided.ranges[measure]
         both = Success(values, ranges, ranked.members, ranked.nonmembers)
         rows += both.measures(name) + both.epsilons(name)
     return rows
@@ -111,19 +124,19 @@ def gradient_norms(module: nn.Module, x: Tensor, y: Tensor) -> Doubles:
     import torch
     from torch.nn.functional import cross_entropy
 
-    parameters = [one for one in module.parameters() if one.requires_grad]
-    found = np.empty(len(x))
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    norms = np.empty(len(x))
     with torch.enable_grad():
         for i in range(len(x)):
             loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
-            known = torch.autograd.grad(loss, parameters, allow_unused=True) if loss.requires_grad else ()
-            lengths = [torch.linalg.vector_norm(_exact(one)) for one in known if one is not None]
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True) if loss.requires_grad else ()
+            lengths = [torch.linalg.vector_norm(_exact(gradient)) for gradient in gradients if gradient is not None]
             if not lengths:
                 raise ValueError(
                     "the output does not depend on a trainable parameter (is there torch.no_grad or detach?)"
                 )
-            found[i] = float(torch.linalg.vector_norm(torch.stack(lengths)))
-    return found
+            norms[i] = float(torch.linalg.vector_norm(torch.stack(lengths)))
+    return norms
 
 
 def _exact(gradient: Tensor) -> Tensor:
@@ -137,21 +150,3 @@ def halves(member: Bools, rng: np.random.Generator) -> Bools:
     for side in (member, ~member):
         first[rng.permutation(np.flatnonzero(side))[::2]] = True
     return first
-
-
-def _tuned(signal: Doubles, outputs: Outputs, first: Bools) -> Attacked:
-    """Decide with one threshold, which each half gets from the other."""
-    shifted = np.empty_like(signal)
-    for half in (first, ~first):
-        shifted[half] = signal[half] - membership.best_threshold(signal[~half], outputs.member[~half])
-    return Attacked(signal, shifted)
-
-
-def _by_class(signal: Doubles, outputs: Outputs, first: Bools) -> Attacked:
-    """Decide with a threshold for each class; what passes it by more is likelier a member."""
-    shifted, classes = np.empty_like(signal), outputs.logits.shape[1]
-    for half in (first, ~first):
-        other = outputs[~half]
-        thresholds = membership.class_thresholds(signal[~half], other.labels, other.member, classes)
-        shifted[half] = signal[half] - thresholds[outputs.labels[half]]
-    return Attacked(shifted, shifted)

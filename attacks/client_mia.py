@@ -36,8 +36,8 @@ from algorithms.interfaces import Problems, Run
 from attacks._queries import asked, held_out_sizes, set_aside, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import membership
-from attacks.metrics.chance import worst_by_chance
-from attacks.metrics.client_auc import MEASURED, Successes, best, successes
+from attacks.metrics.client_auc import MEASURED, Successes, successes
+from attacks.metrics.client_risk import worst_by_chance
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
@@ -124,17 +124,19 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     of_published = successes(scores, others & published, member) if published.any() else success
     risks = np.full(data.clients, NAN)
     risks[who] = of_published.by_attacker["balanced_accuracy"]
-    worst, null = best(success), worst_by_chance(success.members, success.nonmembers)
+    accuracies, null = success.by_attacker["balanced_accuracy"], worst_by_chance(success.members, success.nonmembers)
+    worst = None if np.isnan(accuracies).all() else int(np.nanargmax(accuracies))  # of equals the first
     measures = _mean_rows("client_mia", success)
     trained = np.isin(who, model.cluster.clients)
     for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
         of_part = successes(scores[part], reported[part], member)
-        measures += _mean_rows(subject, of_part) if best(of_part) is not None else []
+        if not np.isnan(of_part.by_attacker["auc"]).all():
+            measures += _mean_rows(subject, of_part)
     if worst is not None:  # the interval does not know that it was chosen
         of_worst = Success.of(scores[worst, reported[worst]], member[reported[worst]], resampling)
         chance, subject = {"balanced_accuracy": null, "auc": NAN}, "client_mia, worst attacker"
         measures += [Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], chance[n]) for n in MEASURED]
-    highest = NAN if worst is None else float(success.by_attacker["balanced_accuracy"][worst])
+    highest = NAN if worst is None else float(accuracies[worst])
     metrics = {"client_mia_accuracy": success.mean["balanced_accuracy"][0], "client_mia_auc": success.mean["auc"][0]}
     metrics |= {"client_mia_worst_attacker": highest, "client_mia_worst_attacker_null": null}
     return Audit(None, tuple(measures), metrics=metrics, own_risks=risks)

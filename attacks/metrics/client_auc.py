@@ -242,9 +242,3 @@ def _with_interval(share: Doubles, success: Doubles, member: Bools, weight: floa
         return value, float(low), float(high)
     reach = disparity.Z95 * float(np.sqrt(variance))
     return value, max(value - reach, 0.0), min(value + reach, 1.0)
-
-
-def best(found: Successes) -> int | None:
-    """Return the attacker with the highest balanced accuracy, the first among equals; None if none is known."""
-    values = found.by_attacker["balanced_accuracy"]
-    return None if np.isnan(values).all() else int(np.nanargmax(values))

@@ -1,18 +1,27 @@
-"""The risk of clients: how well an attack tells a client's own records from non-members that look like them.
+"""The risk of clients, how well an attack tells a client's own examples from others, and what guessing would show.
 
-A model's risk is an average over all who train it. A client's own risk is measured on its records, under the model that
-it uses; that of a group, on the records of all its clients, whichever models they use.
+A model's risk is an average over all who train it. A client's own risk is measured on its examples, under the model that
+it uses; that of a group, on the examples of all its clients, whichever models they use.
+
+A coin calls each example a member with probability 1/2, whatever the example is. On m members and n non-members its
+balanced accuracy is (X / m + Y / n) / 2 with X ~ Bin(m, 1/2) and Y ~ Bin(n, 1/2), independent of each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from algorithms.core.messages import Doubles, Ints
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, balanced_accuracy
+
+DEVIATIONS = 9  # a binomial is this many standard deviations from its mean with a probability below 1e-18
+STEPS = 4000  # grid points on [0, 1] of accuracies whose largest is wanted
+TIE = 1e-9  # rates that differ by less are equal; a measured accuracy is rounded, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +30,7 @@ class Attacked:
 
     score: Doubles  # [n] 0 or more is the decision "member"
     member: Bools  # [n] whether a client trained on the example
-    client: Ints  # [n] its owner; for a held-out example, the client whose records it looks like
+    client: Ints  # [n] its owner; for a held-out example, the client whose examples it looks like
 
     def of(self, clients: Bools) -> Attacked:
         """Return the examples of some clients, given as a mask [clients]."""
@@ -45,9 +54,9 @@ class Attacked:
 
 @dataclass(frozen=True, eq=False)
 class ClientRisks:
-    """The attack's rates on the records of each client, [clients] each; NaN where nothing was measured.
+    """The attack's rates on the examples of each client, [clients] each; NaN where nothing was measured.
 
-    ``tnr`` is of the ``nonmembers`` that look like the client's records or, if they are fewer than ten, like its
+    ``tnr`` is of the ``nonmembers`` that look like the client's examples or, if they are fewer than ten, like its
     peers'.
     """
 
@@ -80,3 +89,68 @@ def client_risks(attacked: Attacked, peers: Ints) -> ClientRisks:
 
 def _share(part: Ints, whole: Ints) -> Doubles:
     return np.divide(part, whole, out=np.full(len(part), NAN), where=whole > 0)
+
+
+# What guessing would show
+
+
+def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
+    """Compute the probability [...] that a coin's measured balanced accuracy is strictly above ``limit`` [...].
+
+    It is exact (up to 1e-14) for every number of examples: a sum over the number of members that the coin finds. NaN
+    where the limit is, and everywhere without members or non-members.
+
+    >>> guessing(1, 1, [0.5, 0.4]).round(12).tolist()
+    [0.25, 0.75]
+    """
+    from scipy.stats import binom  # takes a second to import
+
+    limits = np.asarray(limit, np.float64)
+    if min(members, nonmembers) < 1:
+        return np.full(limits.shape, NAN)
+    fewer, more = sorted((int(members), int(nonmembers)))  # both rates enter alike
+    shares, chances = _coin(fewer)
+    with np.errstate(invalid="ignore"):
+        needed = np.floor((2 * limits[..., None] - shares + TIE) * more)  # Y has to be above this
+    place = np.clip(np.nan_to_num(needed, nan=0, posinf=more, neginf=-1), -1, more).astype(np.int64)
+    tail = binom.sf(np.arange(-1, more + 1), more, 0.5)  # P(Y > k) for k = -1..n
+    return np.where(np.isnan(limits), NAN, np.minimum(tail[place + 1] @ chances, 1.0))[()]
+
+
+def worst_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
+    """Compute the expected largest balanced accuracy over clients if the attack flips a coin for every example.
+
+    ``members`` and ``nonmembers`` [clients] are the attacked examples of each; clients that lack either do not count,
+    and without any it is NaN. With F_i the distribution function of client i's accuracy, it is ``int_0^1 1 - prod_i
+    F_i(x) dx``, on a grid of accuracies 0.00025 apart. Clients are taken to be independent: if several are set against
+    the same non-members, their accuracies rise and fall together, and the largest is smaller than this.
+
+    >>> round(worst_by_chance([1, 1], [1, 1]), 4)  # 1 with probability 7/16, 0.5 with 8/16
+    0.6875
+    """
+    pairs = np.stack([np.asarray(members, np.int64), np.asarray(nonmembers, np.int64)], axis=1)
+    pairs, clients = np.unique(pairs[(pairs > 0).all(axis=1)], axis=0, return_counts=True)
+    if not len(pairs):
+        return NAN
+    below = np.ones(STEPS + 1)
+    for (m, n), count in zip(pairs.tolist(), clients.tolist(), strict=True):
+        below *= _accuracy_cdf(m, n) ** count
+    return float((1 - below[:-1]).sum() / STEPS)
+
+
+@lru_cache(maxsize=256)
+def _accuracy_cdf(members: int, nonmembers: int) -> Doubles:
+    """Return P(accuracy <= x) [STEPS + 1] on the grid of x, with every accuracy rounded to its nearest grid point."""
+    (hits, ours), (refused, theirs) = _coin(members), _coin(nonmembers)
+    places = np.rint((hits[:, None] + refused) * (STEPS / 2)).astype(np.int64)
+    mass = np.bincount(places.ravel(), weights=np.outer(ours, theirs).ravel(), minlength=STEPS + 1)
+    return np.minimum(np.cumsum(mass), 1.0)
+
+
+def _coin(examples: int) -> tuple[Doubles, Doubles]:
+    """Return the shares of heads that are not all but impossible, and their probabilities."""
+    from scipy.stats import binom
+
+    reach = DEVIATIONS * np.sqrt(examples) / 2
+    heads = np.arange(max(0, int(examples / 2 - reach)), min(examples, int(examples / 2 + reach) + 1) + 1)
+    return heads / examples, binom.pmf(heads, examples, 0.5)

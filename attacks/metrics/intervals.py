@@ -18,7 +18,6 @@ The model is taken as it is. That another training run would give another model 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import hypot
 
@@ -40,6 +39,16 @@ class _Side:
     cluster: Ints  # [n] position of each example's cluster
     clusters: int  # n if examples are resampled alone
 
+    @staticmethod
+    def of(scores: Doubles, owner: Ints | None) -> _Side:
+        """Sort scores [n]; the examples of an ``owner`` [n] are a cluster, those of nobody (negative) are alone."""
+        order = np.argsort(-scores, kind="stable")
+        if owner is None:
+            return _Side(scores[order], np.arange(len(scores)), len(scores))
+        client = np.where(owner < 0, owner.max() + 1 + np.arange(len(owner)), owner)
+        names, cluster = np.unique(client[order], return_inverse=True)
+        return _Side(scores[order], cluster, len(names))
+
     def copies(self, draws: int, rng: np.random.Generator) -> Doubles:
         """Draw as many clusters as there are, with replacement: the copies of each example [draws, n]."""
         drawn = rng.integers(0, self.clusters, (draws, self.clusters))
@@ -55,39 +64,23 @@ def intervals(
 ) -> dict[str, Interval]:
     """Return the 95 % interval of each measure over resampled examples; it always holds the measured value.
 
-    If ``owner`` [n] is given, whole clients are resampled, because the records of one client are not independent; an
+    If ``owner`` [n] is given, whole clients are resampled, because the examples of one client are not independent; an
     example of nobody (negative) is resampled alone. With less than about ten clients such intervals are too narrow.
     Both ends are NaN where the measure is, and if all of a side belong to the same client.
     """
     values = measure(scores, member)
     if np.isnan(values["balanced_accuracy"]):
         return dict.fromkeys(MEASURES, (NAN, NAN))
-    inside, outside = (_side(scores, chosen, owner) for chosen in (member, ~member))
+    inside, outside = (_Side.of(scores[side], None if owner is None else owner[side]) for side in (member, ~member))
     if owner is not None and min(inside.clusters, outside.clusters) < 2:
         return dict.fromkeys(MEASURES, (NAN, NAN))
-    found = np.concatenate(list(_resampled(inside, outside, rng, resamples)), axis=1)  # [measures, resamples]
-    ends = np.quantile(found, [0.025, 0.975], axis=1).T.tolist()
+    draws, parts = max(1, CHUNK // max(len(inside.scores), len(outside.scores))), []
+    for start in range(0, resamples, draws):
+        copies = [side.copies(min(draws, resamples - start), rng) for side in (inside, outside)]
+        parts.append(measure_copies(inside.scores, outside.scores, *copies))
+    ends = np.quantile(np.concatenate(parts, axis=1), [0.025, 0.975], axis=1).T.tolist()
     boot = {name: _hull(values[name], *pair) for name, pair in zip(MEASURES, ends, strict=True)}
     return _extend(boot, values, inside.clusters, outside.clusters)
-
-
-def _side(scores: Doubles, chosen: Bools, owner: Ints | None) -> _Side:
-    own = scores[chosen]
-    order = np.argsort(-own, kind="stable")
-    if owner is None:
-        return _Side(own[order], np.arange(len(own)), len(own))
-    client = owner[chosen].astype(np.int64)
-    client = np.where(client < 0, client.max() + 1 + np.arange(len(client)), client)
-    names, cluster = np.unique(client[order], return_inverse=True)
-    return _Side(own[order], cluster, len(names))
-
-
-def _resampled(inside: _Side, outside: _Side, rng: np.random.Generator, resamples: int) -> Iterator[Doubles]:
-    """Yield the measures [measures, draws] of a few resamples at a time."""
-    draws = max(1, CHUNK // max(len(inside.scores), len(outside.scores)))
-    for start in range(0, resamples, draws):
-        size = min(draws, resamples - start)
-        yield measure_copies(inside.scores, outside.scores, inside.copies(size, rng), outside.copies(size, rng))
 
 
 def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembers: Doubles) -> Doubles:
@@ -116,15 +109,15 @@ def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembe
 def _extend(boot: dict[str, Interval], values: dict[str, float], members: int, nonmembers: int) -> dict[str, Interval]:
     """Extend the intervals of what no resample varies, given the numbers of independent members and non-members."""
     trials = {"tpr": members, "tnr": nonmembers, "auc": min(members, nonmembers), **dict.fromkeys(LIMITS, members)}
-    found, frozen = dict(boot), {name for name in boot if values[name] in (0, 1) or boot[name][0] == boot[name][1]}
+    extended, frozen = dict(boot), {name for name in boot if values[name] in (0, 1) or boot[name][0] == boot[name][1]}
     for name in frozen & set(trials):
         low, high = disparity.wilson(values[name] * trials[name], trials[name])
-        found[name] = _hull(*boot[name], float(low), float(high))
+        extended[name] = _hull(*boot[name], float(low), float(high))
     if frozen & {"balanced_accuracy", "tpr", "tnr"}:
-        below, above = (hypot(*(values[rate] - found[rate][end] for rate in ("tpr", "tnr"))) / 2 for end in (0, 1))
+        below, above = (hypot(*(values[rate] - extended[rate][end] for rate in ("tpr", "tnr"))) / 2 for end in (0, 1))
         middle = values["balanced_accuracy"]
-        found["balanced_accuracy"] = _hull(*boot["balanced_accuracy"], middle - below, middle + above)
-    return {name: (NAN, NAN) if np.isnan(values[name]) else found[name] for name in MEASURES}
+        extended["balanced_accuracy"] = _hull(*boot["balanced_accuracy"], middle - below, middle + above)
+    return {name: (NAN, NAN) if np.isnan(values[name]) else extended[name] for name in MEASURES}
 
 
 def _hull(*ends: float) -> Interval:

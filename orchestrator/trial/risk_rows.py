@@ -13,8 +13,7 @@ from algorithms.core.messages import Doubles
 from algorithms.metrics import clusters as sorting
 from algorithms.metrics import violations
 from attacks.metrics import intervals
-from attacks.metrics.chance import guessing, worst_by_chance
-from attacks.metrics.client_risk import Attacked, ClientRisks, client_risks
+from attacks.metrics.client_risk import Attacked, ClientRisks, client_risks, guessing, worst_by_chance
 from attacks.metrics.membership import CHANCE
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import Findings
