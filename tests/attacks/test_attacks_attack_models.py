@@ -90,14 +90,6 @@ def test_outputs_and_gradient_are_those_of_pytorch(recipe, parameters):
     np.testing.assert_allclose(net.gradients, gradients, atol=1e-6)
 
 
-def test_weights_start_within_the_bounds_of_pytorch():
-    (first, bias), (last, _) = Branches([(64,)], 10, np.random.default_rng(0)).layers
-    assert first.shape == (10, 64)
-    assert last.shape == (64, 1)
-    for array, fan_in in ((first, 10), (bias, 10), (last, 64)):
-        assert 0.9 < np.abs(array).max() * np.sqrt(fan_in) <= 1
-
-
 def test_the_optimizer_is_adam():
     rng = np.random.default_rng(7)
     params = rng.normal(size=50).astype(np.float32)

@@ -31,9 +31,6 @@ def one_kind(records: int) -> np.ndarray:
     return np.zeros(records, np.int64)
 
 
-# Other libraries' own functions
-
-
 @pytest.mark.parametrize(("name", "variance"), [("few", "pooled"), ("few", "own"), ("many", "pooled"), ("many", "own")])
 def test_lira_online_is_that_of_tensorflow_privacy(name, variance):
     target, references, _ = stored(name)
@@ -75,9 +72,6 @@ def test_the_stored_comparison_is_what_all_of_them_say():
     assert said[0] == pytest.approx(said[1], abs=1e-5)
 
 
-# Defects of reference codes that ours must not have
-
-
 def test_the_offline_score_keeps_the_order_of_records_far_above():
     """LeakPro's logcdf is 0 for all of them; here the order stays."""
     references = FEW[1]
@@ -98,29 +92,6 @@ def test_records_far_below_the_others_are_no_members_offline():
     assert ranks[low] == 1 and stats.rankdata(two_sided)[low] > len(target) / 2
     offline = membership.auc(METHODS["lira_offline"](target, references), member)
     assert offline > membership.auc(two_sided, member) + 0.1
-
-
-def test_out_references_are_chosen_by_membership_and_not_by_size():
-    """Privacy Meter sets members to zero and keeps the largest: right only if exactly half of the references are out."""
-    target, references, _ = FEW
-    inside = references.inside.copy()
-    inside[:4] = True  # few are left that are out
-    p = 1 / (1 + np.exp(-references.phi))
-    expected = [np.log(p[~inside[:, k], k].mean()) for k in range(len(target))]
-    found = calibrated.base_offline(target, References(references.phi, inside, references.kind))
-    assert found == pytest.approx(calibrated.log_probability(target) - calibrated.OFFLINE_BASE * np.array(expected))
-
-
-def test_pooled_deviations_are_those_of_the_residuals():
-    """A deviation of all values, as in the published code, would be mostly that between easy and hard records."""
-    phi = np.array([[0.0, 100.0], [2.0, 102.0], [5.0, 200.0], [6.0, 201.0]])
-    inside = np.array([[False, False], [False, False], [True, True], [True, True]])
-    out = calibrated.moments(phi, ~inside)
-    assert out.mean.tolist() == [1, 101] and out.variance(own=False).tolist() == [1, 1]
-    assert calibrated.moments(phi, inside).variance(own=True).tolist() == [0.25, 0.25]
-
-
-# Slow obvious versions
 
 
 def test_all_methods_are_what_their_formulas_say_record_by_record():
@@ -170,20 +141,11 @@ def test_bavaria_is_the_textbooks_predictive():
         assert calibrated.predictive(target, side)[7] == pytest.approx(expected, abs=2e-3)
 
 
-# Planted and exchangeable members
-
-
 @pytest.mark.parametrize("method", METHODS)
-def test_memorized_records_are_found(method):
+def test_memorized_examples_are_told_apart_and_exchangeable_ones_are_not(method):
+    """Hard examples that are known by heart where they were trained on; otherwise 0.5 within four standard errors."""
     phi, inside = drawn(1, 16, 200)
-    phi += 12.0 * inside - 4  # hard records, each known by heart where it was trained on
-    scores = cross_scores(method, phi, inside, one_kind(200))
-    assert min(membership.auc(score, said) for score, said in zip(scores, inside, strict=True)) > 0.95
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_exchangeable_records_cannot_be_told_apart(method):
-    """The mean AUC of many independent federations is 0.5 within four standard errors, of which one is below 0.005."""
+    assert aucs(cross_scores(method, phi + 12.0 * inside - 4, inside, one_kind(200)), inside).min() > 0.95
     means = []
     for seed in range(30):
         phi, inside = drawn(seed, 8, 60)
@@ -206,17 +168,6 @@ def test_with_its_complement_among_the_references_a_target_leaks_who_was_in():
     assert cross_scores("base", phi, inside, one_kind(400))[3] == pytest.approx(
         METHODS["base"](phi[3], References(np.delete(phi, [2, 3], 0), np.delete(inside, [2, 3], 0), one_kind(400)))
     )
-
-
-def test_the_auc_of_many_targets_is_that_of_each():
-    rng = np.random.default_rng(0)
-    scores, member = rng.integers(0, 5, (6, 40)).astype(float), rng.random((6, 40)) < 0.4
-    member[5] = False
-    expected = [membership.auc(score, said) for score, said in zip(scores[:5], member[:5], strict=True)]
-    found = aucs(scores, member)
-    assert found[:5] == pytest.approx(expected) and np.isnan(found[5])
-    scores[2, 3] = np.nan
-    assert np.isnan(aucs(scores, member)[2])
 
 
 def coverage(method: str, replicas: int, lift: float, truth: float | None = None) -> tuple[float, float]:
@@ -262,18 +213,11 @@ def test_without_three_pairs_there_is_no_interval_and_a_pair_without_a_value_doe
     assert mean == pytest.approx(np.mean([0.55, 0.6, 0.6])) and low < mean < high
 
 
-def test_precision_at_a_prior_is_that_of_a_population_with_so_many_members():
-    rng = np.random.default_rng(0)
-    member = rng.random(2_000_000) < 0.01
-    said = np.where(member, rng.random(len(member)) < 0.3, rng.random(len(member)) < 0.02)
-    assert precision(0.3, 0.02, 0.01) == pytest.approx(member[said].mean(), abs=0.01)
-    assert precision(0.02, 0.02, 0.1) == pytest.approx(0.1) and np.isnan(precision(0.0, 0.0, 0.1))
-
-
 def test_precision_over_targets_is_at_the_mean_rates_with_an_interval():
     tpr, fpr = np.tile([0.2, 0.3], 8), np.tile([0.01, 0.0, 0.02, 0.01], 4)
     value, low, high = targets.precision_over_targets(tpr, fpr, 0.1)
     assert value == pytest.approx(precision(0.25, 0.01, 0.1)) and low < value < high
+    assert precision(0.02, 0.02, 0.1) == pytest.approx(0.1) and np.isnan(precision(0.0, 0.0, 0.1))
     assert np.isnan(targets.precision_over_targets(tpr[:4], fpr[:4], 0.1)[1:]).all()
 
 
@@ -307,29 +251,25 @@ def test_thresholds_do_not_look_at_the_target_or_at_its_complement():
         assert np.abs(before[:4] - after[:4]).max() > 1e-3  # it does set thresholds of others
 
 
-def test_where_others_had_all_records_or_none_there_is_no_threshold():
-    phi, inside = drawn(0, 2, 8)
-    inside[:, :4] = [[True], [False]]
-    kind = np.repeat([0, 1], 4)
-    inside[:, 4:] = [[True, False] * 2, [False, True] * 2]
-    shifted, strict = decide(phi, phi, told(phi), inside, kind, np.zeros(2, np.int64))
-    assert np.isnan(shifted[:, :4]).all() and not strict[:, :4].any() and not np.isnan(shifted[:, 4:]).any()
-    found = Targets(shifted, strict, inside).estimates()
-    assert np.isnan([value for estimate in found.values() for value in estimate]).all()
-
-
-def test_each_kind_of_records_has_thresholds_of_its_own():
-    phi, inside = drawn(0, 16, 200, lift=3.0)
-    kind = np.arange(200) % 2
-    shift = np.where(kind == 1, 50.0, 0.0)
-    plain, strict = decide(phi, phi, told(phi), inside, kind, np.arange(16) // 2)
-    moved, as_strict = decide(phi + shift, phi + shift, told(phi + shift), inside, kind, np.arange(16) // 2)
-    assert moved == pytest.approx(plain) and (strict == as_strict).all()
-
-
 def test_a_threshold_for_1_percent_is_passed_by_about_1_percent_of_another_targets_nonmembers():
     phi, inside = drawn(7, 16, 2000)
     strict = decide(phi, phi, told(phi), inside, one_kind(2000), np.arange(16) // 2)[1]
     rates = Targets(phi, strict, inside).measures()
     assert rates["fpr_set_to_1"].mean() == pytest.approx(0.01, abs=0.003)
     assert rates["tpr_set_to_1"].mean() == pytest.approx(0.01, abs=0.003)  # exchangeable
+
+
+def test_each_kind_has_thresholds_of_its_own_and_none_where_others_had_all_examples_or_none():
+    phi, inside = drawn(0, 16, 200, lift=3.0)
+    kind = np.arange(200) % 2
+    moved = phi + np.where(kind == 1, 50.0, 0.0)
+    (plain, strict), (shifted, as_strict) = (
+        decide(scores, scores, told(scores), inside, kind, np.arange(16) // 2) for scores in (phi, moved)
+    )
+    assert shifted == pytest.approx(plain) and (strict == as_strict).all()
+    phi, inside = drawn(0, 2, 8)
+    inside[:, :4], inside[:, 4:] = [[True], [False]], [[True, False] * 2, [False, True] * 2]
+    shifted, strict = decide(phi, phi, told(phi), inside, np.repeat([0, 1], 4), np.zeros(2, np.int64))
+    assert np.isnan(shifted[:, :4]).all() and not strict[:, :4].any() and not np.isnan(shifted[:, 4:]).any()
+    estimates = Targets(shifted, strict, inside).estimates()
+    assert np.isnan([value for estimate in estimates.values() for value in estimate]).all()

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from algorithms.core.metric import names_of
 from attacks import _halves, calibrated_mia
@@ -16,13 +15,8 @@ from datasets.federation import Examples
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream as of_run
 from tests.support.stand_ins import StandIn
-from tests.support.toy_federation import CLIENTS, noise
 
 GROUPS = ("majority", "minority")
-
-
-def stream(purpose: str, *place: int) -> np.random.Generator:
-    return of_run(0, purpose, *place)
 
 
 def answers(
@@ -65,9 +59,6 @@ def measure(found: Exposure, subject: str, metric: str):
     return one
 
 
-# What is found
-
-
 def test_memorized_records_are_found_in_replicas_and_in_the_run():
     found = judged(answers(lift=8.0, models=2))
     for name in ("auc", "run_auc", "auc_minority", "model_auc_majority", "run_auc_majority", "balanced_accuracy"):
@@ -78,6 +69,11 @@ def test_memorized_records_are_found_in_replicas_and_in_the_run():
     assert measure(found, "headline", "tpr_at_1_fpr").value > 0.8
     assert np.isnan(measure(found, "headline", "tpr_at_01_fpr").value)  # 200 non-members are too few for 0.1 %
     assert min(found.clients["calibrated_auc"]) > 0.95
+    chances = {"auc": 0.5, "auc_minority": 0.5, "auc_model_majority": 0.5, "tpr_at_1_fpr": 3 / 201}  # 200 non-members
+    for metric, chance in chances.items():
+        one = measure(found, "lira", metric)
+        assert one.chance == chance and one.low <= one.value <= one.high
+    assert measure(found, "headline", "precision_at_prior_1").chance == 0.01
 
 
 def test_exchangeable_records_are_at_chance_within_the_interval():
@@ -137,24 +133,17 @@ def test_the_exposed_client_is_found_and_so_is_its_group():
 
 
 def test_calibration_finds_more_than_the_loss_and_says_which_method_counts():
-    found = judged(answers(lift=2.0))
+    given = answers(lift=2.0)
+    found, fixed = judged(given), judged(given, method="base")
     assert found.metrics["calibrated_auc"] > found.metrics["calibrated_loss_auc"] + 0.05
-    shares = {
-        one.metric: one.value for one in found.measures if one.subject == "headline" and one.metric.startswith("is_")
-    }
+    shares = {one.metric: one.value for one in found.measures if (one.subject, one.metric[:3]) == ("headline", "is_")}
     assert sum(shares.values()) == 1.0 and shares["is_loss"] == 0.0
-    fixed = judged(answers(lift=2.0), method="base")
     assert measure(fixed, "headline", "is_base").value == 1.0
     assert fixed.metrics["calibrated_auc"] == measure(found, "base", "auc").value
-
-
-def test_every_measure_has_its_value_by_chance_and_intervals_hold_it():
-    found = judged(answers(lift=1.0, models=2))
-    chances = {"auc": 0.5, "auc_minority": 0.5, "auc_model_majority": 0.5, "tpr_at_1_fpr": 3 / 201}  # 200 non-members
-    for metric, chance in chances.items():
-        one = measure(found, "lira", metric)
-        assert one.chance == chance and one.low <= one.value <= one.high
-    assert measure(found, "headline", "precision_at_prior_1").chance == 0.01
+    held_back = replace(given, pool=replace(given.pool, trained=np.ones(len(given.pool.owner), bool)))
+    found = judged(held_back)  # without held-back examples, the run itself is not judged
+    assert np.isnan(found.metrics["calibrated_run_auc"]) and found.metrics["calibrated_auc"] > 0.6
+    assert "run" not in set(found.scores.target) and found.metrics["calibrated_replica_size"] == 0.5
 
 
 def test_the_scores_are_those_of_every_target_and_their_aucs_the_result():
@@ -186,27 +175,6 @@ def test_a_guess_finds_1_percent_at_thresholds_that_other_replicas_set_for_1_per
     assert np.mean([measure(one, "headline", "tpr_at_1_fpr").value for one in found]) > 0.017
 
 
-# What is missing
-
-
-def test_two_replicas_on_a_few_records_are_judged_or_not_but_never_fail():
-    unknown = 0
-    for seed in range(40):
-        found = judged(answers(seed, replicas=2, clients=10, each=40), records=4)
-        unknown += np.isnan(found.metrics["calibrated_auc"])
-        assert np.isnan(found.metrics["calibrated_tpr_set_to_1_fpr"]) == np.isnan(found.metrics["calibrated_auc"])
-    assert 1 <= unknown <= 20
-
-
-def test_without_held_back_records_the_run_itself_is_not_judged():
-    given = answers(lift=2.0)
-    pool = replace(given.pool, trained=np.ones(len(given.pool.owner), bool))
-    found = judged(replace(given, pool=pool))
-    assert np.isnan(found.metrics["calibrated_run_auc"]) and found.metrics["calibrated_auc"] > 0.6
-    assert "run" not in set(found.scores.target)
-    assert found.metrics["calibrated_replica_size"] == 0.5
-
-
 def concluded(given: Answers, **fields: object) -> Exposure:
     attack = StandIn(calibrated_mia, Config(**{"replicas": len(given.inside), **fields}))
     return _halves.conclude(attack, given, np.random.default_rng(0))
@@ -226,17 +194,16 @@ def test_a_replica_that_diverged_leaves_with_its_complement():
     assert set(nothing.metrics) == set(names_of(calibrated_mia.METRICS))
     assert np.isnan(list(nothing.metrics.values())).all() and not len(nothing.scores.score)
     assert measure(nothing, "replicas", "diverged_pairs").value == 7
-
-
-def test_a_configured_method_is_not_replaced_where_too_few_replicas_are_left():
-    given = answers(replicas=6, lift=2.0)
-    given.confidence[5] = np.nan
-    found = concluded(given, method="lira")
-    assert set(found.metrics) == set(names_of(calibrated_mia.METRICS))
+    few = answers(replicas=6, lift=2.0)
+    few.confidence[5] = np.nan
+    found = concluded(few, method="lira")  # a configured method is not replaced
     assert np.isnan(list(found.metrics.values())).all()
-    told = {one.metric: one.value for one in found.measures}
-    assert told == {"replicas": 4, "replicas_needed": 6, "diverged_pairs": 1}
-    assert concluded(given, method="base").metrics["calibrated_auc"] > 0.6
+    assert {one.metric: one.value for one in found.measures} == {
+        "replicas": 4,
+        "replicas_needed": 6,
+        "diverged_pairs": 1,
+    }
+    assert concluded(few, method="base").metrics["calibrated_auc"] > 0.6
 
 
 @pytest.mark.parametrize(("replicas", "expected"), [(2, "loss"), (4, "base"), (10, "base")])
@@ -247,59 +214,22 @@ def test_with_few_replicas_the_method_is_fixed(replicas, expected):
     assert np.isnan(found.metrics["calibrated_auc_low"]) == (replicas < 6)
 
 
-def test_attacked_records_are_drawn_evenly_over_the_clients_of_a_model():
+def test_attacked_examples_are_drawn_evenly_over_the_clients_of_a_model():
     given = answers(clients=10, each=40, models=2)
     rows = calibrated_mia.attacked(given, 100, np.random.default_rng(0))
     assert np.bincount(given.pool.owner[rows]).tolist() == [20] * 10
-    found = judged(given, records=100)
-    assert measure(found, "pool", "records").value == 200
 
 
-# Trained replicas, and refusals
-
-
-def test_replicas_of_a_real_model_find_what_it_knows_by_heart():
-    """Random labels, 2000 features and a logistic regression on all clients' records: it memorizes every one."""
-    data = noise()
-    config = Config(replicas=6, pool="matched")
-    pool = calibrated_mia.pool(config, data, stream)
-    inside = calibrated_mia.halves(config, pool, stream)
-
-    def confidence(trained: np.ndarray) -> np.ndarray:
-        own = pool.federation(data, trained).train
-        model = LogisticRegression(C=0.003, max_iter=60).fit(own.x[:, :60], own.y)
-        logits = model.decision_function(pool.examples.x[:, :60])
-        return membership.confidences(logits, np.searchsorted(model.classes_, pool.examples.y))
-
-    phi = np.stack([confidence(said) for said in (*inside, pool.trained)])
-    groups = data.groups[pool.owner]
-    given = Answers(
-        pool, inside, phi[:-1], phi[-1], np.zeros(len(pool), np.int64), ("global",), groups, data.group_names
-    )
-    found = calibrated_mia.judge(config, given, np.random.default_rng(0))
-    assert found.metrics["calibrated_auc"] > found.metrics["calibrated_loss_auc"] - 0.02
-    assert found.metrics["calibrated_auc_low"] > 0.55 and found.metrics["calibrated_run_auc"] > 0.55
-    assert found.clients["calibrated_auc"].shape == (CLIENTS,)
-
-
-def problems(**fields: object) -> list[tuple[str, str]]:
-    return calibrated_mia.problems(Config(**fields), resolve({"rounds": 1, "data": "digits", "model": "mlp"}))
-
-
-def test_an_odd_number_of_replicas_and_methods_that_need_more_are_refused():
-    ((field, sentence),) = problems(replicas=7)
-    assert field == "replicas" and "even; got 7" in sentence
-    ((field, sentence),) = problems(replicas=4, method="lira")
-    assert field == "method" and "lira needs 6 replicas" in sentence and "got replicas: 4" in sentence
-    assert problems(replicas=4) == [] == problems(replicas=6, method="bavaria")
-    for wrong in (0, 1):
-        with pytest.raises(ValueError, match="greater than or equal to 2"):
-            Config(replicas=wrong)
-
-
-def test_records_on_which_the_server_warms_up_are_no_nonmembers():
-    warm = {"name": "fedavg", "warm_start_epochs": 2}
-    run = resolve({"rounds": 1, "data": "digits", "model": "mlp", "aggregation": warm, "attacks": ["calibrated_mia"]})
-    assert run.attacks[0].config.pool == "training"
-    ((field, sentence),) = calibrated_mia.problems(Config(pool="matched"), run)
-    assert field == "pool" and "aggregation.warm_start_epochs" in sentence
+def test_what_cannot_be_combined_is_refused_and_where_the_server_warms_up_nothing_is_held_back():
+    run = {"rounds": 1, "data": "digits", "model": "mlp", "attacks": ["calibrated_mia"]}
+    warm = resolve(run | {"aggregation": {"name": "fedavg", "warm_start_epochs": 2}})
+    assert warm.attacks[0].config.pool == "training"
+    cold = resolve(run)
+    for resolved, fields, field in (
+        (cold, {"replicas": 7}, "replicas"),
+        (cold, {"replicas": 4, "method": "lira"}, "method"),
+        (cold, {"replicas": 6, "method": "bavaria"}, None),
+        (warm, {"pool": "matched"}, "pool"),
+    ):
+        conflicts = calibrated_mia.problems(Config(**fields), resolved)
+        assert [key for key, _ in conflicts] == ([] if field is None else [field])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ class Told:
     def load(self, weights: Weights) -> None: ...
 
     def logits(self, x: np.ndarray) -> np.ndarray:
-        wanted = np.exp(-x[:, 0].astype(float))
+        wanted = np.exp(-np.abs(x[:, 0].astype(float)))
         return np.stack([np.log(wanted), np.log1p(-wanted)], axis=1).astype(np.float32)
 
 
@@ -66,7 +65,16 @@ def test_by_hand_the_losses_and_the_published_difference():
     assert cia.measure(Config(shadow="disjoint"), telling(), network, weights)["target"] == pytest.approx(3)
     audit = cia.audit(
         Config(),
-        AttackedModel(Cluster(telling(), 0, np.zeros(3, int)), network, weights, (), np.random.default_rng(0)),
+        AttackedModel(
+            Cluster(telling(), 0, np.zeros(3, int)),
+            network,
+            weights,
+            (),
+            np.random.default_rng(0),
+            (),
+            np.zeros(3),
+            stream,
+        ),
     )
     assert audit.risk is None
     assert audit.metrics["cia_aggregated_loss"] == pytest.approx((8 + 8 + 24) / 24)
@@ -94,14 +102,17 @@ def compared(config: Config, worlds) -> dict[str, float]:
     return dict(cia.compare(config, worlds, np.random.default_rng(0)).metrics)
 
 
-def test_the_last_measured_round_is_the_headline():
-    """In a sweep of issue 16, 0.09 of round 1 was printed beside the accuracy of round 5, where it was 1."""
+def test_all_that_the_paired_test_reports_by_hand():
+    """Of several rounds the last one is the headline; an attacker may decide the wrong way round; intervals are optional."""
     metrics = compared(Config(rounds=(1, 5), replicas=8), found(8, {1: HIDDEN, 5: SHOWN}))
     assert (metrics["cia_auc"], metrics["cia_auc_round_1"], metrics["cia_auc_round_5"]) == (1, 0.5, 1)
     assert (metrics["cia_round"], metrics["cia_pairs"], metrics["cia_auc_p"]) == (5, 8, 2 / 2**8)
-
-
-def test_all_that_the_paired_test_reports_by_hand():
+    metrics = compared(Config(rounds=(1,), replicas=8), found(8, {1: HIDDEN | {"in": 2.0}}))
+    assert (metrics["cia_auc"], metrics["cia_advantage"], metrics["cia_balanced_accuracy"]) == (0, 1, 1)
+    assert metrics["cia_auc_high"] == pytest.approx(1 - metrics["cia_low_most"])
+    metrics = compared(Config(rounds=(1,), replicas=4, interval=False), found(4, {1: SHOWN}))
+    assert (metrics["cia_auc"], metrics["cia_auc_p"]) == (1, 2 / 2**4) and np.isnan(metrics["cia_low_most"])
+    assert not {"cia_auc_low", "cia_zero_auc_high", "cia_balanced_accuracy"} & set(metrics)
     metrics = compared(Config(rounds=(1,), replicas=16), found(16, {1: SHOWN}))
     assert metrics["cia_auc"] == metrics["cia_zero_auc"] == metrics["cia_advantage"] == 1
     assert metrics["cia_balanced_accuracy"] == metrics["cia_auc_high"] == 1
@@ -110,7 +121,6 @@ def test_all_that_the_paired_test_reports_by_hand():
     assert metrics["cia_epsilon_most"] == pytest.approx(1.35, abs=0.01)
     assert (metrics["cia_auc_nobody"], metrics["cia_auc_nobody_p"]) == (0.5, 1)
     assert metrics["cia_stand_in_distinct"] == 0.5
-    assert "cia_federations" not in metrics
 
 
 def test_the_paired_test_has_an_epsilon_and_what_half_of_the_pairs_certify():
@@ -125,25 +135,11 @@ def test_the_paired_test_has_an_epsilon_and_what_half_of_the_pairs_certify():
     assert one["cia_epsilon"] > 0 and np.isnan(one["cia_epsilon_certified"]) and "cia_epsilon_low" not in one
 
 
-def test_an_attacker_whose_decision_is_the_wrong_way_round_succeeds():
-    metrics = compared(Config(rounds=(1,), replicas=8), found(8, {1: HIDDEN | {"in": 2.0}}))
-    assert metrics["cia_auc"] == 0
-    assert metrics["cia_advantage"] == metrics["cia_balanced_accuracy"] == 1
-    assert metrics["cia_auc_high"] == pytest.approx(1 - metrics["cia_low_most"])
-
-
 def test_a_reference_takes_away_what_differs_from_pair_to_pair():
     worlds = found(8, {1: SHOWN}, spread=3.0)
     assert compared(Config(rounds=(1,), replicas=8), worlds)["cia_auc"] == 1
     alone = compared(Config(rounds=(1,), replicas=8, score="loss"), worlds)
     assert alone["cia_auc"] == 0.5
-
-
-def test_without_an_interval_there_is_an_auc_and_an_exact_p():
-    metrics = compared(Config(rounds=(1,), replicas=4, interval=False), found(4, {1: SHOWN}))
-    assert (metrics["cia_auc"], metrics["cia_auc_p"]) == (1, 2 / 2**4)
-    assert not {"cia_auc_low", "cia_zero_auc_high", "cia_balanced_accuracy"} & set(metrics)
-    assert np.isnan(metrics["cia_low_most"])
 
 
 def test_pairs_with_a_federation_that_diverged_are_left_out_and_too_few_decide_nothing():
@@ -158,15 +154,6 @@ def test_pairs_with_a_federation_that_diverged_are_left_out_and_too_few_decide_n
     assert metrics["cia_pairs"] == 1 and np.isnan(metrics["cia_auc"])
     metrics = compared(config, without(worlds, {(kind, number) for kind in cia.WORLDS for number in range(8)}))
     assert metrics["cia_pairs"] == 0 and np.isnan(metrics["cia_auc"]) and metrics["cia_round"] == 1
-
-
-def test_a_pair_has_four_worlds_and_one_number():
-    wanted = cia.replicas(Config(replicas=3, rounds=(1, 5, 20), interval=False), rounds=7)
-    assert [(one.world, one.number) for one in wanted] == [(kind, number) for number in range(3) for kind in cia.WORLDS]
-    assert {one.rounds for one in wanted} == {5}
-    assert cia.replicas(Config(replicas=0), 7) == ()
-    assert cia.replicas(Config(rounds=(5,)), 3) == ()
-    assert Replica("in", 0, 5) in wanted
 
 
 @pytest.mark.parametrize(("rounds", "expected"), [(1, (1,)), (7, (1, 7))])
@@ -215,9 +202,6 @@ def odd(each: int = 12) -> Federation:
     return planted(clients=3, each=each, minority=1)
 
 
-# Stand-ins
-
-
 def test_a_stand_in_has_the_targets_classes_and_examples_of_the_shadow_set():
     data = odd()
     new = cia.with_stand_in(data, TARGET, np.random.default_rng(0))
@@ -231,41 +215,31 @@ def test_a_stand_in_has_the_targets_classes_and_examples_of_the_shadow_set():
         assert (new.client(client).x == data.client(client).x).all()
     other = cia.with_stand_in(data, TARGET, np.random.default_rng(1))
     assert rows(other.client(TARGET).x) != rows(own.x)
+    turned = images()  # each client's images are turned by an angle of its own
+    new, angle = cia.with_stand_in(turned, TARGET, np.random.default_rng(0)), turned.strengths[TARGET]
+    assert set(new.example_strengths[turned.owner() == TARGET].tolist()) == {angle}
+    assert rows(new.client(TARGET).x) <= rows(turned.prepare(turned.shadow.x, np.full(len(turned.shadow), angle)))
 
 
-def test_a_stand_in_wears_the_targets_transform():
-    data = images()  # each client's images are turned by an angle of its own
-    new = cia.with_stand_in(data, TARGET, np.random.default_rng(0))
-    own = slice(data.offsets[TARGET], data.offsets[TARGET + 1])
-    assert set(new.example_strengths[own].tolist()) == {data.strengths[TARGET]}
-    turned = data.prepare(data.shadow.x, np.full(len(data.shadow), data.strengths[TARGET]))
-    assert rows(new.client(TARGET).x) <= rows(turned)
-    assert (new.example_strengths[: own.start] == data.example_strengths[: own.start]).all()
-
-
-def test_too_few_examples_are_repeated_evenly_and_counted():
+def test_too_few_examples_are_repeated_evenly_and_counted_and_without_any_or_a_share_of_them_it_is_refused():
     data = odd()
     target = data.client(TARGET)
-    kept = np.concatenate([np.flatnonzero(data.shadow.y == 0)[:2], np.flatnonzero(data.shadow.y == 1)])
-    few = replace(data, shadow=data.shadow[kept])
+    chosen = np.concatenate([np.flatnonzero(data.shadow.y == 0)[:2], np.flatnonzero(data.shadow.y == 1)])
+    few = replace(data, shadow=data.shadow[chosen])
     new = cia.with_stand_in(few, TARGET, np.random.default_rng(0))
     _, times = np.unique(new.client(TARGET).x[target.y == 0], axis=0, return_counts=True)
     needed = int((target.y == 0).sum())
     assert needed > 2 and len(times) == 2 and max(times) - min(times) <= 1
-    assert cia.measure(Config(), few, Told(), WEIGHTS)["distinct"] == pytest.approx(
-        (len(target) - needed + 2) / len(target)
-    )
-    assert cia.measure(Config(), data, Told(), WEIGHTS)["distinct"] == 1
-
-
-def test_a_target_without_a_stand_in_is_a_sentence():
-    data = odd()
-    no_class = replace(data, shadow=data.shadow[data.shadow.y == 0])
-    with pytest.raises(DataError, match=r"none of the \d+ in the server's shadow set is of class 1"):
-        cia.with_stand_in(no_class, TARGET, np.random.default_rng(0))
-    nothing = replace(data, shadow=data.shadow[:0])
-    with pytest.raises(DataError, match="needs a shadow set of the server, and planted gives it none"):
-        cia.with_stand_in(nothing, TARGET, np.random.default_rng(0))
+    distinct = [cia.measure(Config(), one, Told(), WEIGHTS)["distinct"] for one in (few, data)]
+    assert distinct == pytest.approx([(len(target) - needed + 2) / len(target), 1])
+    for shadow, sentence in ((data.shadow[data.shadow.y == 0], "is of class 1"), (data.shadow[:0], "gives it none")):
+        with pytest.raises(DataError, match=sentence):
+            cia.with_stand_in(replace(data, shadow=shadow), TARGET, np.random.default_rng(0))
+    for share, examples in ((0.1, 1), (0.01, 1), (0.5, 6), (1, 12)):
+        held = cia.attacker_examples(Config(shadow_share=share), data)
+        assert len(held) == examples and rows(held.x) <= rows(target.x)
+    with pytest.raises(DataError, match="use shadow: subset"):
+        cia.attacker_examples(Config(shadow="disjoint"), replace(data, test_owner=np.full(24, -1)))
 
 
 def test_the_worlds_of_a_pair():
@@ -281,35 +255,15 @@ def test_the_worlds_of_a_pair():
     assert rows(second.data.client(TARGET).x) != drawn[0]
 
 
-# What the attacker holds
-
-
-@pytest.mark.parametrize(("share", "examples"), [(0.1, 2), (0.01, 1), (1, 20)])
-def test_the_attacker_holds_a_share_of_the_targets_examples(share, examples):
-    data = odd(each=20)
-    held = cia.attacker_examples(Config(shadow_share=share), data)
-    assert len(held) == examples
-    assert rows(held.x) <= rows(data.client(TARGET).x)
-
-
-def test_a_target_without_test_examples_is_a_sentence():
-    data = replace(odd(), test_owner=np.full(24, -1))
-    with pytest.raises(DataError, match="client 2 of planted has no test examples of its own; use shadow: subset"):
-        cia.attacker_examples(Config(shadow="disjoint"), data)
-
-
-def test_records_of_nobody_are_not_the_targets():
+def test_examples_of_nobody_are_not_the_targets():
     data = odd()
-    found = cia.records_of_nobody(data, TARGET)
+    found = cia.examples_of_nobody(data, TARGET)
     assert (found.x == data.nonmembers.x[data.nonmember_owner != TARGET]).all()
     nobodys = images()
     strengths = nobodys.strengths[np.arange(len(nobodys.nonmembers)) % nobodys.clients]
-    assert (cia.records_of_nobody(nobodys, 0).x == nobodys.prepare(nobodys.nonmembers.x, strengths)).all()
+    assert (cia.examples_of_nobody(nobodys, 0).x == nobodys.prepare(nobodys.nonmembers.x, strengths)).all()
     without = replace(data, nonmembers=data.nonmembers[:0], nonmember_owner=data.nonmember_owner[:0])
-    assert (cia.records_of_nobody(without, TARGET).x == data.test.x[data.test_owner != TARGET]).all()
-
-
-# Whole runs
+    assert (cia.examples_of_nobody(without, TARGET).x == data.test.x[data.test_owner != TARGET]).all()
 
 
 def attacked(data: Federation, folder: Path, privacy: Any = "none", **fields: Any) -> dict[str, float]:
@@ -339,13 +293,6 @@ def test_a_target_like_no_other_is_found_in_every_pair(tmp_path):
     assert (row["cia_pairs"], row["cia_round"], row["cia_stand_in_distinct"]) == (8, 2, 1)
 
 
-@pytest.mark.slow
-def test_much_noise_hides_it(tmp_path):
-    row = attacked(odd(), tmp_path, LOUD)
-    assert abs(row["cia_auc"] - 0.5) < 0.1 and abs(row["cia_zero_auc"] - 0.5) < 0.1
-    assert row["cia_auc_p"] > 0.05 and row["cia_advantage"] < 0.2
-
-
 def measured(run: Any, world: World, number: int, whole: Federation) -> dict[str, float]:
     """The losses that one world of a pair ends with."""
     component = run.attacks[0]
@@ -368,7 +315,7 @@ def test_the_worlds_of_a_pair_share_their_noise_and_a_reference_has_none():
 
 
 def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
-    """Each world of each pair has a file; another run's worlds have others, and the same run finds its own again."""
+    """Each world of each pair has an entry; another run's worlds have others, and the same run finds its own again."""
     folder = tmp_path / "cache"
     folder.mkdir()
 
@@ -377,19 +324,13 @@ def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
         (tmp_path / name / "cache").symlink_to(folder)
         return attacked(odd(), tmp_path / name, privacy, rounds=[1], replicas=2, interval=False, **fields)
 
-    def kept() -> dict[str, int]:
-        return {path.name: (path / PART).stat().st_mtime_ns for path in folder.glob("replica-*")}
-
     first = again("first")
-    names = kept()
-    assert len(names) == 8
-    assert {"target", "nobody", "distinct"} == set(json.loads((next(iter(folder.iterdir())) / PART).read_text())["1"])
-    assert again("same") == first
-    assert kept() == names
-    again("half", shadow_share=0.5)
-    again("other target", target=0)
-    again("noise", LOUD)
-    assert len(kept()) == 8 * 4
+    entries = {path.name: (path / PART).stat().st_mtime_ns for path in folder.glob("replica-*")}
+    assert len(entries) == 8 and again("same") == first
+    assert {path.name: (path / PART).stat().st_mtime_ns for path in folder.glob("replica-*")} == entries
+    for number, fields in enumerate(({"shadow_share": 0.5}, {"target": 0}, {"privacy": LOUD})):
+        again(f"other {number}", **fields)
+    assert len(list(folder.glob("replica-*"))) == 8 * 4
 
 
 def test_replicas_have_reproducible_noise_where_the_run_has_not():

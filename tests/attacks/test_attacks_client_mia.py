@@ -12,7 +12,7 @@ from attacks._queries import asked
 from attacks.client_mia import Config, attackers, audit, data_problems, learn, lesson, reserved
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, losses
-from datasets.federation import DataError, Examples
+from datasets.federation import DataError
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from tests.support.toy_federation import CLIENTS, EACH, HALVES, NONMEMBERS, cluster_of, memorized, value
@@ -25,10 +25,11 @@ def streams(seed: int = 0):
 
 
 def attacked(config, data, network, weights, cluster=0, sent=(), own=None, seed=1):
-    around = AttackedModel(
+    own, sent = np.full(CLIENTS, cluster) if own is None else own, sent or {cluster: weights}
+    model = AttackedModel(
         cluster_of(data, cluster), network, weights, (), np.random.default_rng(seed), sent, own, streams()
     )
-    return audit(config, around)
+    return audit(config, model)
 
 
 def test_every_client_finds_what_the_model_knows_by_heart(noise, network):
@@ -58,33 +59,26 @@ def test_on_a_model_that_saw_none_of_these_examples_the_attack_is_at_chance(nois
     assert 0.5 < found.metrics["client_mia_worst_attacker_null"] < 0.65
 
 
-def test_nothing_is_learned_from_what_is_asked_about(noise, network):
+def test_what_is_asked_about_is_not_learned_from_and_what_is_set_aside_is_never_asked_about(noise, network):
     """Broken examples of others, and of nobody that are not set aside, leave what an attacker learns as it is."""
     config, weights = Config(**FIXED), network.initial(np.random.default_rng(0))
-    aside = reserved(config, noise, streams())
-    assert len(aside) == NONMEMBERS // 2
-    others = replace(noise.train, x=np.where(noise.owner()[:, None] == 2, noise.train.x, np.nan))
-    kept = np.isin(np.arange(NONMEMBERS), aside)[:, None]
-    broken = replace(
-        noise, train=others, nonmembers=replace(noise.nonmembers, x=np.where(kept, noise.nonmembers.x, np.nan))
+    aside = np.isin(np.arange(NONMEMBERS), reserved(config, noise, streams()))
+    assert aside.sum() == NONMEMBERS // 2
+    others, unasked = (
+        replace(noise.nonmembers, x=np.where(kept[:, None], noise.nonmembers.x, np.nan)) for kept in (aside, ~aside)
     )
-    learned = []
-    for data in (noise, broken):
-        model = AttackedModel(cluster_of(data, 0), network, weights, (), np.random.default_rng(0))
-        learned.append(client_mia._learned(config, model, 2, streams()))
-    assert learned[0].tobytes() == learned[1].tobytes()
-
-
-def test_what_is_set_aside_is_never_asked_about(noise):
-    """The examples that are set aside are NaN, and those that are asked about are not."""
-    aside = reserved(Config(), noise, streams())
-    x = noise.nonmembers.x.copy()
-    x[aside] = np.nan
-    data = replace(noise, nonmembers=Examples(x, noise.nonmembers.y))
-    found = asked(10_000, data, np.arange(3), np.random.default_rng(0), aside=aside)
-    assert np.isfinite(found.outside.x).all()
-    assert (~found.member).sum() == NONMEMBERS - len(aside)
-    assert found.owner[found.member].tolist() == np.repeat([0, 1, 2], EACH).tolist()
+    train = replace(noise.train, x=np.where(noise.owner()[:, None] == 2, noise.train.x, np.nan))
+    learned = set()
+    for data in (noise, replace(noise, train=train, nonmembers=others)):
+        sent = [weights], np.zeros(CLIENTS, int), streams()
+        model = AttackedModel(cluster_of(data, 0), network, weights, (), np.random.default_rng(0), *sent)
+        learned.add(client_mia.learned_thresholds(config, model, 2).tobytes())
+    assert len(learned) == 1
+    drawn = asked(
+        10_000, replace(noise, nonmembers=unasked), np.arange(3), np.random.default_rng(0), np.flatnonzero(aside)
+    )
+    assert np.isfinite(drawn.outside.x).all() and (~drawn.member).sum() == NONMEMBERS // 2
+    assert drawn.owner[drawn.member].tolist() == np.repeat([0, 1, 2], EACH).tolist()
 
 
 def test_an_attacker_learns_from_its_own_test_examples_and_hold_outs_if_they_suffice(noise):
@@ -140,16 +134,11 @@ def test_by_hand_a_class_with_enough_examples_has_a_threshold_of_its_own():
     assert len(set(common)) == 1 and common[0] == found[2]
 
 
-def test_some_attackers_are_drawn_once_and_the_others_find_nothing(noise, network):
-    config = Config(attackers=2, **FIXED)
-    who = attackers(config, noise, streams())
-    assert len(who) == 2
-    found = attacked(config, noise, network, network.initial(np.random.default_rng(0)))
-    assert np.flatnonzero(~np.isnan(found.own_risks)).tolist() == who.tolist()
+def test_who_is_not_drawn_or_has_trained_no_model_yet_does_not_attack(noise, network):
+    who = attackers(Config(attackers=2), noise, streams())
+    drawn = attacked(Config(attackers=2, **FIXED), noise, network, network.initial(np.random.default_rng(0)))
+    assert len(who) == 2 and np.flatnonzero(~np.isnan(drawn.own_risks)).tolist() == who.tolist()
     assert attackers(Config(attackers=99), noise, streams()).tolist() == list(range(CLIENTS))
-
-
-def test_who_has_trained_no_model_yet_does_not_attack(noise, network):
     weights = memorized(network, noise.train[: 3 * EACH])
     own = np.array([0, 0, -1, -1, -1, -1])
     found = attacked(Config(**FIXED), noise, network, weights, sent=[weights], own=own)
@@ -176,24 +165,11 @@ def test_who_cannot_learn_a_threshold_does_not_attack(noise, network):
         attacked(Config(set_aside=0.9), few, network, network.initial(np.random.default_rng(0)))
 
 
-# Own risk in the choice of a model
-
-
-MIR = {"rounds": 2, "data": "digits", "model": "mlp", "clustering": {"name": "ifca_mir", "risk_from": "own"}}
-
-
 def test_own_risk_needs_the_attack_of_every_client():
-    run = resolve(MIR | {"attacks": ["shadow_mia", "client_mia"]})
-    assert run.attacks[1].config.published_share == 0.5
-    assert (
-        resolve({**MIR, "clustering": "ifca_mir", "attacks": ["shadow_mia", "client_mia"]})
-        .attacks[1]
-        .config.published_share
-        == 0
-    )
-    with pytest.raises(
-        ConfigError, match="clustering.risk_from: own is what a client's own attack finds, so add client_mia"
-    ):
-        resolve(MIR | {"attacks": ["shadow_mia"]})
-    with pytest.raises(ConfigError, match="own needs client_mia with attackers: all, .* got 3"):
-        resolve(MIR | {"attacks": ["shadow_mia", {"name": "client_mia", "attackers": 3}]})
+    mir = {"rounds": 2, "data": "digits", "model": "mlp", "clustering": {"name": "ifca_mir", "risk_from": "own"}}
+    for clustering, share in ((mir["clustering"], 0.5), ("ifca_mir", 0)):
+        run = resolve({**mir, "clustering": clustering, "attacks": ["shadow_mia", "client_mia"]})
+        assert run.attacks[1].config.published_share == share
+    for attacks in (["shadow_mia"], ["shadow_mia", {"name": "client_mia", "attackers": 3}]):
+        with pytest.raises(ConfigError, match="client_mia"):
+            resolve(mir | {"attacks": attacks})

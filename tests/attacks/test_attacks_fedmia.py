@@ -12,19 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from algorithms.core.messages import Weights
-from algorithms.interfaces import Outcome
-from attacks import _targets, fedmia, sia
+from attacks import _queries, fedmia, sia
 from attacks.fedmia import Config, data_problems, observe
 from attacks.metrics import membership
-from attacks.metrics.membership import confidences_of_losses, losses
 from attacks.metrics.out_worlds import others, standing
-from datasets.federation import DataError, Examples
+from datasets.federation import Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
-from orchestrator.trial.attack_round import join_observations
 from tests.support.passive import EVERYONE, concluded, fixed, seen_by, start_of
-from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized, network_for
+from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized
 
 ALL = Config(signals="all", compared=NONMEMBERS)
 
@@ -40,10 +36,7 @@ def measured(noise, network, experts):
 
 
 def scores_of(config, data, observed):
-    return fedmia.round_scores(config, observed, _targets.records_of(config, data, fixed), EVERYONE)
-
-
-# Whether it works
+    return fedmia.round_scores(config, observed, _queries.queries_of(config, data, fixed), EVERYONE)
 
 
 def test_clients_who_learn_by_heart_are_given_away_by_every_comparison(noise, measured):
@@ -92,14 +85,11 @@ def test_who_is_exposed_is_who_learned_by_heart(noise, network, experts):
     assert found.metrics["fedmia_cov"] > 2 * found.metrics["fedmia_cov_null"]
 
 
-# What it computes
-
-
 def test_the_slow_version_finds_the_same(noise, network, experts):
     """Record by record, with torch's own losses and gradients, as the docstring says it (published distribution)."""
     config = Config(signals="all", targets=3, compared=10, center="none", world="gaussian")
     start = start_of(network)
-    records = _targets.records_of(config, noise, fixed)
+    records = _queries.queries_of(config, noise, fixed)
     inside, outside = noise.train[records.members.ravel()], records.outside
     x, y = np.concatenate([inside.x, outside.x]), np.concatenate([inside.y, outside.y])
     observed = observe(config, seen_by(noise, network, experts, sent=[start]))
@@ -130,19 +120,6 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
                 assert scores[name][c, position] == pytest.approx(value, rel=2e-3, abs=2e-4), name
 
 
-def test_a_client_is_compared_with_those_who_were_sent_the_same_model(noise, network, experts):
-    """Two models of three clients each: what clients of the other model do is of no account."""
-    config, halves = Config(targets=5, compared=20), [0, 0, 0, 1, 1, 1]
-    sent = [network.initial(np.random.default_rng(i)) for i in range(2)]
-    changed = [*experts[:3], *(memorized(network, noise.nonmembers[40 * i : 40 * i + 40]) for i in range(3))]
-    one, other = (
-        scores_of(config, noise, observe(config, seen_by(noise, network, w, sent=sent, assignment=halves)))
-        for w in (experts, changed)
-    )
-    np.testing.assert_array_equal(one["fedmia_loss"][:3], other["fedmia_loss"][:3])
-    assert (one["fedmia_loss"][3:] != other["fedmia_loss"][3:]).any()
-
-
 def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, experts):
     seen, config = seen_by(noise, network, experts), Config(targets=20, compared=10, references=30)
     shown, logits = [], network.logits
@@ -159,21 +136,13 @@ def test_source_inference_and_fedmia_evaluate_the_models_once(noise, network, ex
     assert observe(config, seen_by(noise, network, experts))["confidences"].tobytes() == found["confidences"].tobytes()
 
 
-# Over rounds
-
-
-def test_records_are_the_same_in_every_round_and_their_scores_are_averaged(noise, measured):
-    """The released code draws non-members anew in every round, which averages scores of different records."""
-    one, other = (_targets.records_of(ALL, replace(noise), fixed) for _ in range(2))
-    np.testing.assert_array_equal(one.numbers, other.numbers)
-    np.testing.assert_array_equal(one.outside.x, other.outside.x)
+def test_scores_are_summed_over_the_rounds_and_nothing_is_changed_in_place(noise, measured):
     quiet = {name: np.roll(values, 1, axis=0) if name != "assignment" else values for name, values in measured.items()}
     first = concluded(ALL, noise, measured)
     second = concluded(ALL, noise, quiet, kept=first.kept)
     scores = [scores_of(ALL, noise, one)["fedmia_loss"] for one in (measured, quiet)]
     np.testing.assert_allclose(second.kept["fedmia_loss"], scores[0] + scores[1])
-    assert second.kept["rounds"].tolist() == [2] * CLIENTS
-    assert first.kept["rounds"].tolist() == [1] * CLIENTS  # not changed in place
+    assert (set(first.kept["rounds"]), set(second.kept["rounds"])) == ({1}, {2})
     assert 0.5 < second.metrics["fedmia_auc"] < first.metrics["fedmia_auc"]
 
 
@@ -216,30 +185,6 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
     assert np.isnan(list(nobody.metrics.values())).all() and np.isnan(nobody.clients["fedmia_auc"]).all()
 
 
-def test_blocks_see_what_all_clients_see_together(noise, network, experts, measured):
-    pieces = [observe(ALL, seen_by(noise, network, experts, EVERYONE[at : at + 4])) for at in (0, 4)]
-    for name, values in join_observations(pieces).items():
-        np.testing.assert_allclose(values, measured[name], rtol=1e-4, atol=1e-5)
-        if name == "confidences":
-            assert values.tobytes() == measured[name].tobytes()
-
-
-# What is refused
-
-
-def test_too_few_nonmembers_are_refused(noise):
-    few = replace(noise, nonmembers=noise.nonmembers[:9], nonmember_owner=noise.nonmember_owner[:9])
-    ((field, sentence),) = data_problems(Config(), few)
-    assert field == "nonmembers" and "10 non-members or more" in sentence and "has 9" in sentence
-    assert not data_problems(Config(), noise) and not data_problems(Config(nonmembers="other_client"), few)
-    with pytest.raises(DataError, match="hold more out"):
-        observe(
-            Config(), replace(seen_by(noise, network_for((2000,)), [Weights(np.zeros(1), np.zeros(0))] * 6), data=few)
-        )
-    ((_, sentence),) = data_problems(Config(nonmembers="other_client", targets=1), noise)
-    assert "raise targets" in sentence
-
-
 @pytest.mark.parametrize(
     ("fields", "run", "sentence"),
     [
@@ -248,24 +193,16 @@ def test_too_few_nonmembers_are_refused(noise):
         ({}, {"participation": "fixed", "participation_rate": 0.1}, "1 of 10 clients"),
     ],
 )
-def test_what_cannot_be_combined_is_refused(fields, run, sentence):
+def test_what_cannot_be_combined_and_too_few_nonmembers_are_refused(noise, fields, run, sentence):
+    few = replace(noise, nonmembers=noise.nonmembers[:9], nonmember_owner=noise.nonmember_owner[:9])
+    bare, most = replace(noise, shadow=noise.shadow[:0]), NONMEMBERS - 9
+    cases = [(Config(), few, "nonmembers"), (Config(nonmembers="other_client", targets=1), noise, "nonmembers")]
+    cases += [(Config(compared=most), bare, "center"), (Config(compared=most, center="none"), bare, None)]
+    for config, federation, field in cases:
+        assert [key for key, _ in data_problems(config, federation)] == ([] if field is None else [field])
     data = {"name": "digits", "clients": 10}
     with pytest.raises(ConfigError, match=sentence):
         resolve({"rounds": 1, "data": data, "model": "mlp", "attacks": [{"name": "fedmia", **fields}]} | run)
-
-
-def test_final_metrics_are_those_after_the_last_attacked_round():
-    rows = [
-        {"fedmia_auc": 0.6, "fedmia_eod": 0.2},
-        {"fedmia_auc": 0.7, "fedmia_eod": float("nan")},
-        {"fedmia_auc": None},
-    ]
-    found = fedmia.final_metrics(Config(), None, Outcome(rows, [], np.array([])))
-    assert found["fedmia_auc"] == 0.7 and found["fedmia_eod"] == 0.2 and found["fedmia_cov"] is None
-    assert "mean_cosine_auc" not in found
-
-
-# At a low false positive rate
 
 
 def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_passes():
@@ -316,12 +253,6 @@ def test_the_slow_loop_finds_the_same(clients, each, models, kind, seed):
     np.testing.assert_allclose(found, slow(values, records, worlds, kind), rtol=1e-7, atol=1e-12)
 
 
-def test_one_client_beside_another_has_no_world():
-    values = np.array([[1.0], [2.0]])
-    for kind in ("student", "gaussian"):
-        assert np.isnan(standing(values, others(values, np.zeros((2, 1), int), np.zeros(2, int)), kind)).all()
-
-
 @pytest.mark.parametrize("clients", [3, 5, 10, 20])
 def test_where_nobody_differs_standings_are_uniform(clients):
     """The published normal with ddof 0 calls many more records extreme than are, 20 % instead of 1 with three clients."""
@@ -332,12 +263,3 @@ def test_where_nobody_differs_standings_are_uniform(clients):
     assert 0.007 < (student > 0.99).mean() < 0.015
     assert (gaussian > 0.99).mean() > {3: 0.18, 5: 0.07, 10: 0.03, 20: 0.018}[clients]
     assert abs((student > 0.9).mean() - 0.1) < abs((gaussian > 0.9).mean() - 0.1)
-
-
-def test_a_loss_and_its_confidence_are_the_same_knowledge():
-    confidence = np.concatenate([np.linspace(-600, 600, 25), [-1e-9, 1e-9]])
-    logits = np.stack([confidence, np.zeros(len(confidence))], axis=1)
-    np.testing.assert_allclose(
-        confidences_of_losses(losses(logits, np.zeros(len(confidence), int))), confidence, rtol=1e-12, atol=1e-15
-    )
-    assert np.isfinite(confidences_of_losses(np.array([np.nan, np.inf, 0.0, 1e9]))).all()

@@ -114,15 +114,6 @@ def test_examples_of_nobody_are_resampled_alone():
     )
 
 
-def test_of_one_client_nothing_is_known():
-    scores, member = normal(30, 30, 0.3, 5)
-    found = intervals(scores, member, np.random.default_rng(0), 100, np.where(member, 3, np.arange(60)))
-    assert np.isnan(list(found.values())).all()
-
-
-# Where a bootstrap would be sure of what it saw a few times
-
-
 def test_a_rate_of_one_of_few_examples_is_not_certain():
     """Perfect on 20 + 10: each end is that of a formula."""
     scores, member = np.append(np.linspace(1, 2, 20), np.linspace(-2, -1, 10)), np.arange(30) < 20
@@ -132,13 +123,8 @@ def test_a_rate_of_one_of_few_examples_is_not_certain():
     assert found["auc"] == pytest.approx((of_10, 1.0))
     assert found["balanced_accuracy"] == pytest.approx((1 - np.hypot(1 - of_20, 1 - of_10) / 2, 1.0))
     assert np.isnan(found["tpr_at_1_fpr"]).all()
-
-
-def test_an_attack_that_says_member_to_all_is_not_certain_to_be_at_chance():
-    found = intervals(np.ones(40), np.arange(40) < 20, np.random.default_rng(0))
-    assert found["tpr"][1] == 1 and found["tnr"][0] == 0
-    for name in ("balanced_accuracy", "auc"):
-        assert found[name][0] < 0.45 and found[name][1] > 0.55
+    all_members = intervals(np.ones(40), np.arange(40) < 20, np.random.default_rng(0))
+    assert all_members["auc"][0] < 0.45 and all_members["auc"][1] > 0.55
 
 
 @settings(deadline=None, max_examples=60)
@@ -155,21 +141,12 @@ def test_intervals_hold_what_was_measured_and_have_a_width(members, nonmembers, 
             assert np.isnan(high) and (np.isnan(measured[name]) or by_client)
 
 
-def test_perfect_attacks_on_few_examples_hold_the_truth():
-    """A true TPR of 0.97: the plain bootstrap would be sure of 1 in half of the cases with 20 members."""
-    held = 0
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        scores = np.append(np.where(rng.random(20) < 0.97, 1.0, -1.0), np.full(20, -1.0))
-        low, high = intervals(scores, np.arange(40) < 20, rng, 100)["tpr"]
-        held += low <= 0.97 <= high
-    assert held / 300 > 0.92
-
-
-def test_what_is_not_measured_has_no_interval():
+def test_what_is_not_measured_and_one_client_alone_have_no_interval():
     few = intervals(*normal(20, 9, 0.3, 0), np.random.default_rng(0))
     diverged = intervals(np.full(40, np.nan), np.arange(40) < 20, np.random.default_rng(0))
+    scores, member = normal(30, 30, 0.3, 5)
+    of_one = intervals(scores, member, np.random.default_rng(0), 100, np.where(member, 3, np.arange(60)))
     assert set(few) == set(diverged) == set(MEASURES)
-    assert np.isnan([*few.values(), *diverged.values()]).all()
+    assert np.isnan([*few.values(), *diverged.values(), *of_one.values()]).all()
     found = intervals(*normal(50, 150, 0.3, 0), np.random.default_rng(0))
     assert not np.isnan(found["tpr_at_1_fpr"]).any() and np.isnan(found["tpr_at_01_fpr"]).all()

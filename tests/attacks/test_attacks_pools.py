@@ -1,12 +1,14 @@
 """Pools of records and their halves: who owns what, that nothing serves twice, and what is refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from attacks import _halves
-from attacks._halves import halves_of, pool_of, problems
+from attacks.calibrated_mia import Config
+from attacks.interfaces import Pool
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import Roles
 from orchestrator.trial.random_streams import stream as of_run
@@ -15,6 +17,18 @@ from tests.support.toy_federation import CLIENTS, EACH, images, noise
 
 def stream(purpose: str, *place: int) -> np.random.Generator:
     return of_run(0, purpose, *place)
+
+
+def pool_of(kind: str, data: Federation, stream: Any) -> Pool:
+    return _halves.pool(Config(pool=kind), data, stream)
+
+
+def halves_of(pool: Pool, replicas: int, stream: Any) -> np.ndarray:
+    return _halves.halves(Config(replicas=replicas), pool, stream)
+
+
+def problems(kind: str, data: Federation) -> list[tuple[str, str]]:
+    return _halves.data_problems(Config(pool=kind), data)
 
 
 def sorted_rows(x: np.ndarray) -> np.ndarray:
@@ -61,21 +75,6 @@ def test_a_clients_own_nonmembers_come_before_those_of_nobody():
     assert len(sorted_rows(np.concatenate([others, data.nonmembers.x[:30]]))) == len(others) + 30
 
 
-def test_training_examples_alone_are_a_pool_for_replicas_of_half_the_size():
-    pool = pool_of("training", noise(), stream)
-    assert pool.trained.all() and len(pool) == CLIENTS * EACH
-
-
-def test_of_an_odd_number_one_record_is_dropped_so_that_everybody_is_in_half_of_the_replicas():
-    data = noise()
-    sizes = np.array([41, 40, 39, 40, 40, 40])
-    data = replace(data, offsets=np.append(0, np.cumsum(sizes)))
-    pool = pool_of("training", data, stream)
-    assert np.bincount(pool.owner).tolist() == [40, 40, 38, 40, 40, 40]
-    inside = halves_of(pool, 6, stream)
-    assert (inside.sum(axis=0) == 3).all() and (inside[::2] == ~inside[1::2]).all()
-
-
 def test_replicas_halve_every_client_at_random_and_the_next_gets_the_rest():
     pool = pool_of("auto", noise(), stream)
     inside = halves_of(pool, 8, stream)
@@ -87,6 +86,11 @@ def test_replicas_halve_every_client_at_random_and_the_next_gets_the_rest():
     assert overlap == pytest.approx(0.5, abs=0.1)
     both = inside[::2][:, pool.trained].mean()
     assert both == pytest.approx(0.5, abs=0.05)  # training examples are in as often as others
+    odd = replace(noise(), offsets=np.append(0, np.cumsum([41, 40, 39, 40, 40, 40])))
+    pool = pool_of("training", odd, stream)
+    assert pool.trained.all() and np.bincount(pool.owner).tolist() == [40, 40, 38, 40, 40, 40]
+    inside = halves_of(pool, 6, stream)
+    assert (inside.sum(axis=0) == 3).all() and (inside[::2] == ~inside[1::2]).all()
 
 
 def test_a_replicas_federation_is_the_runs_with_other_training_examples():
@@ -110,7 +114,7 @@ def test_what_is_too_small_to_halve_is_refused():
     ((field, sentence),) = problems("training", single)
     assert field == "pool" and "client 0 of toy has 1" in sentence
     assert problems("auto", single) == []  # a record that was held back makes two
-    with pytest.raises(DataError, match="needs 2 records or more"):
+    with pytest.raises(DataError, match="needs 2 examples or more"):
         pool_of("training", single, stream)
 
 
@@ -168,31 +172,8 @@ def test_records_of_other_people_are_held_back_for_nobody():
     ((field, sentence),) = problems("matched", data)
     assert field == "pool" and "client 0 of people" in sentence and "pool: auto" in sentence
     assert problems("auto", data) == [] == problems("training", data)
-
-
-def test_a_person_is_compared_with_records_of_its_own():
-    data = people(own=100)
-    assert data.strangers and problems("matched", data) == []
-    pool = pool_of("matched", data, stream)
-    assert len(pool) == 2 * len(data.train)
-    held = sorted_rows(pool.examples.x[~pool.trained])
-    assert (held == sorted_rows(data.nonmembers.x)).all()
-
-
-def test_a_client_is_compared_with_records_of_the_classes_that_it_trains_on():
-    data = noise()
-    owner = np.where(np.arange(len(data.nonmembers)) < 120, 2, -1)
-    data = replace(data, nonmember_owner=owner)
-    pool = pool_of("auto", data, stream)
-    own = pool.owner == 2
-    trained, held = (np.bincount(pool.examples.y[own & one], minlength=10) for one in (pool.trained, ~pool.trained))
-    there = np.bincount(data.nonmembers.y[:120], minlength=10)
-    assert (held == np.minimum(there, trained)).all() and held.sum() > 20
-
-
-def test_places_of_the_stream_are_no_others():
-    """Client inference has 1 and 2 of them."""
-    from attacks import cia
-
-    assert not {_halves.HALVES, _halves.HELD_BACK} & set(cia.DRAWS.values())
-    assert isinstance(pool_of("auto", noise(), stream).examples, Examples)
+    own = people(own=100)  # whoever held out own examples is compared with these
+    assert own.strangers and problems("matched", own) == []
+    pool = pool_of("matched", own, stream)
+    assert len(pool) == 2 * len(own.train)
+    assert (sorted_rows(pool.examples.x[~pool.trained]) == sorted_rows(own.nonmembers.x)).all()

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from algorithms.core.network import Network
-from attacks import shadow_mia
+from attacks._shadows import pool_outputs
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, balanced_accuracy
-from attacks.shadow_mia import Answers, Config, audit, divide
+from attacks.shadow_mia import ATTACKS, Answers, Config, audit, data_problems, divide, strongest
 from datasets.federation import DataError, Examples, Federation
-from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from tests.support.toy_federation import (
     CLIENTS,
@@ -21,6 +20,7 @@ from tests.support.toy_federation import (
     cluster_of,
     memorized,
     network_for,
+    seeds,
     shadows_of,
     value,
 )
@@ -28,8 +28,9 @@ from tests.support.toy_federation import (
 
 def attacked(config, data, network, weights, shadows, cluster=0, seed=1, left=()):
     """The audit of the model ``weights``, which the clients of ``cluster`` use."""
-    rng = np.random.default_rng(seed)
-    return audit(config, AttackedModel(cluster_of(data, cluster, left=left), network, weights, shadows, rng))
+    rng, trained = np.random.default_rng(seed), np.zeros(CLIENTS, int)
+    attacked = cluster_of(data, cluster, left=left), network, weights, shadows, rng, [weights], trained, seeds()
+    return audit(config, AttackedModel(*attacked))
 
 
 def alone(**fields) -> Config:
@@ -130,12 +131,11 @@ def test_members_are_the_clusters_and_non_members_look_like_them(images, listeni
     worn = found.scores.client[(found.scores.attack == "gap") & ~found.scores.member]
     one_by_one = [images.prepare(images.nonmembers.x, np.full(NONMEMBERS, s)) for s in images.strengths]
     assert all(x.tobytes() in rows(one_by_one[client]) for x, client in zip(nonmembers, worn, strict=True))
-
-
-def test_unrotated_non_members_are_left_as_they_are(images, listening):
-    config = Config(shadows=1, nonmember_transform="unrotated")
-    _, nonmembers, _ = asked(config, images, listening)
+    unrotated = Config(shadows=1, shadow_transform="none", nonmember_transform="unrotated")
+    members, nonmembers, _ = asked(unrotated, images, listening)
     assert rows(nonmembers) <= rows(images.prepare(images.nonmembers.x, np.zeros(NONMEMBERS)))
+    shadow = rows(images.prepare(images.shadow.x, np.zeros(SHADOWS)))
+    assert not (rows(members) | rows(nonmembers)) & shadow
 
 
 def test_of_examples_that_clients_held_out_only_the_clusters_are_asked(images, listening):
@@ -147,12 +147,6 @@ def test_of_examples_that_clients_held_out_only_the_clusters_are_asked(images, l
     assert set(found.scores.client) == {0, 1, 2}
 
 
-def test_the_shadow_set_is_never_asked(images, listening):
-    *queries, _ = asked(Config(shadows=1, shadow_transform="none", nonmember_transform="unrotated"), images, listening)
-    shadow = rows(images.prepare(images.shadow.x, np.zeros(SHADOWS)))
-    assert all(not rows(x) & shadow for x in queries)
-
-
 def test_fewer_than_ten_non_members_give_no_risk(images, listening):
     for held_out in (9, 10):
         data = replace(
@@ -161,13 +155,10 @@ def test_fewer_than_ten_non_members_give_no_risk(images, listening):
         members, nonmembers, found = asked(Config(shadows=1), data, listening)
         assert (len(members), len(nonmembers)) == (3 * EACH, held_out)
         assert np.isnan(found.risk) == np.isnan(value(found, "risk", "auc")) == (held_out < 10)
-
-
-def test_a_run_with_fewer_than_ten_non_members_is_refused():
-    base = {"rounds": 2, "model": "mlp", "attacks": ["shadow_mia"]}
-    assert resolve(base | {"data": {"name": "digits", "nonmember_size": 10}})
-    with pytest.raises(ConfigError, match=r"shadow_mia needs data\.nonmember_size of 10 or more, got 9"):
-        resolve(base | {"data": {"name": "digits", "nonmember_size": 9}})
+        assert len(data_problems(Config(), data)) == (held_out < 10)
+    nobodys = replace(images, nonmember_owner=np.full(NONMEMBERS, 5))
+    with pytest.raises(DataError, match="no held-out example"):
+        asked(Config(shadows=1), nobodys, listening)
 
 
 def test_those_who_left_are_compared_with_non_members_like_them_and_the_others_are_untouched(images, listening):
@@ -182,28 +173,6 @@ def test_those_who_left_are_compared_with_non_members_like_them_and_the_others_a
     assert (left.member.sum(), (~left.member).sum(), set(left.client)) == (50, 50, {0, 2})
     assert found.examples().score.tobytes() == before.examples().score.tobytes()
     assert len(members) == len(nonmembers) == 50
-
-
-def test_a_cluster_without_a_held_out_example_cannot_be_attacked(images, listening):
-    data = replace(images, nonmember_owner=np.full(NONMEMBERS, 5))
-    with pytest.raises(DataError, match="no held-out example"):
-        asked(Config(shadows=1), data, listening)
-
-
-def test_the_attack_is_trained_on_no_more_vectors_than_asked(images, listening, monkeypatch):
-    seen = []
-    fit = shadow_mia._attack_models.fit
-    monkeypatch.setattr(
-        shadow_mia._attack_models, "fit", lambda name, shadow, rng: seen.append(len(shadow)) or fit(name, shadow, rng)
-    )
-    asked(Config(shadows=2, attack_examples=90), images, listening)
-    asked(Config(shadows=2), images, listening)
-    vectors = 2 * 3 * EACH  # of one shadow model
-    # Each attack is fitted on all shadows, and to choose the strongest on every shadow but one.
-    assert seen == [90, 90, 90, 2 * vectors, vectors, vectors]
-
-
-# The strongest attack
 
 
 @pytest.mark.parametrize("risk", ["shadow_mia", "loss_threshold", "confidence", "gap"])
@@ -276,3 +245,48 @@ def test_choosing_the_lower_published_risk_does_not_lower_the_reported_one():
     error = np.std(reported, ddof=1) / np.sqrt(len(reported))
     assert np.mean(reported) == pytest.approx(0.5, abs=2.5 * error)
     assert np.mean(leaked) < 0.5 - 0.02
+
+
+# The strongest attack
+
+
+def made_up(confidence_of_members: float, seed: int, flipped: bool = False) -> Outputs:
+    """Two classes; members are more confident in their class by so many nats, in class 1 the other way round."""
+    rng = np.random.default_rng(seed)
+    labels, member = rng.integers(0, 2, 400), np.arange(400) < 200
+    sign = np.where(flipped & (labels == 1), -1, 1)
+    margin = rng.normal(5, 1, 400) + confidence_of_members * member * sign
+    logits = np.zeros((400, 2), np.float32)
+    logits[np.arange(400), labels] = margin
+    return Outputs(logits, labels, member)
+
+
+def test_the_strongest_attack_is_found_on_shadows():
+    shadows = [made_up(4.0, seed) for seed in range(3)]
+    assert strongest(Config(attack_model="mlp"), shadows, np.random.default_rng(0)) in ("loss_threshold", "confidence")
+    # Every prediction is right, so the gap says nothing; and one threshold for both classes does no good here.
+    turned = [made_up(4.0, seed, flipped=True) for seed in range(3)]
+    assert strongest(Config(), turned, np.random.default_rng(0)) in ("confidence", "shadow_mia")
+    assert strongest(Config(), shadows[:1], np.random.default_rng(0)) in ("loss_threshold", "confidence", "shadow_mia")
+
+
+@pytest.mark.parametrize("each", [1, 2])
+def test_one_shadow_model_with_hardly_any_example_chooses_an_attack_all_the_same(each):
+    rng, member = np.random.default_rng(0), np.arange(2 * each) < each
+    only = Outputs(rng.normal(size=(2 * each, 3)).astype(np.float32), rng.integers(0, 3, 2 * each), member)
+    chosen = strongest(Config(), [only], rng)
+    assert chosen in ATTACKS and (chosen == "gap" or each > 1)
+
+
+def test_the_choice_of_the_strongest_attack_makes_guessing_no_better():
+    """Members and non-members are exchangeable, so whichever attack is chosen is right half of the time."""
+    accuracies = []
+    for seed in range(60):
+        shadows, target = [made_up(0.0, 10 * seed + k) for k in range(2)], made_up(0.0, 10 * seed + 9)
+        rng = np.random.default_rng(seed)
+        chosen = strongest(Config(attack_examples=20), shadows, rng)
+        score = ATTACKS[chosen](Config(attack_examples=20), pool_outputs(shadows), rng)(target)
+        accuracies.append(balanced_accuracy(score, target.member))
+    error = np.std(accuracies, ddof=1) / np.sqrt(len(accuracies))
+    assert np.mean(accuracies) == pytest.approx(0.5, abs=2.5 * error)
+    assert error < 0.006

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
 from attacks import sia
-from attacks._targets import examples_at
 from attacks.interfaces import Measure, SeenUpdates
 from attacks.sia import Config, calibrated, observe
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
 from tests.support.source_inference import concluded, dealt, fixed
-from tests.support.toy_federation import CLASSES, CLIENTS, EACH, memorized, network_for
+from tests.support.toy_federation import CLASSES, CLIENTS, EACH, memorized
 
 
 def seen(data, network, weights, config=None, clients=None):
@@ -29,9 +28,6 @@ def seen(data, network, weights, config=None, clients=None):
     assignment = np.zeros(len(weights), int)
     seen = SeenUpdates(data, network, [weights[0]], assignment, params, buffers, clients, fixed, 0, lambda *_: None)
     return observe(config or Config(), seen)
-
-
-# From losses to metrics
 
 
 def test_two_clients_by_hand():
@@ -127,42 +123,40 @@ def test_with_nothing_to_find_every_disparity_is_what_it_is_by_chance(partition,
         assert by_chance["cov_null"] > 0.9 and by_chance["eod_null"] > 0.3 and by_chance["fi_null"] < 0.6
 
 
-def test_values_by_chance_are_means_over_all_permutations_within_a_class(monkeypatch):
-    """Three clients with two examples each; those of class 0 are permuted in 4! ways, of class 1 in 2!."""
-    losses = np.random.default_rng(3).random((3, 3, 2))
-    labels = np.array([[0, 0], [0, 1], [1, 0]])
-    guessed, of = sia.guesses(losses).ravel(), [np.flatnonzero(labels == label) for label in (0, 1)]
-    found = []
-    for zeros in permutations(of[0]):
-        for ones in permutations(of[1]):
-            order = np.empty(6, int)
-            order[of[0]], order[of[1]] = zeros, ones
-            found.append((guessed[order].reshape(3, 2) == np.arange(3)[:, None]).mean(axis=1))
-    monkeypatch.setattr(sia, "MOST", 20_000)
-    monkeypatch.setattr(sia, "LOSSES", 20_000 * 6)
-    drawn = sia.by_chance(Config(), losses, labels, np.random.default_rng(0))
-    values, expected = (sia.round_metrics(drawn[0], one, losses.mean(axis=2)) for one in (drawn, np.array(found)))
-    for null in set(sia.NULLS.values()) - {"sia_chance"}:
-        assert values[null] == pytest.approx(expected[null], abs=4 * 0.5 / 20_000**0.5)
-    assert set(map(tuple, drawn)) == set(map(tuple, found))
+def test_a_model_whose_losses_are_no_numbers_is_not_suspected():
+    losses = np.ones((3, 3, 4))
+    losses[0], losses[1] = np.nan, np.inf
+    found = concluded(losses)
+    np.testing.assert_array_equal(found.clients["sia_accuracy"], [0, 0, 1])
+    assert np.isnan(found.metrics["loss_cov"]) and found.metrics["sia_mean"] == pytest.approx(1 / 3)
+    losses = np.where(np.arange(3)[:, None, None] == 0, np.nan, np.random.default_rng(0).random((3, 3, 4)))
+    assert (sia.guesses(calibrated(losses, np.zeros((3, 4), int))) != 0).all()
 
 
 def test_rounding_is_to_two_decimals_and_leaves_the_mean_alone():
     losses = np.ones((2, 2, 3))
     losses[1, 1, 0] = losses[1, 0, 0] = 0  # client 0 keeps two of three, client 1 gains one of three
     plain, rounded = concluded(losses), concluded(losses, Config(rounded=True))
-    assert plain.metrics["eod"] == pytest.approx(1 / 3)
-    assert rounded.metrics["eod"] == pytest.approx(0.67 - 0.33)
+    assert plain.metrics["eod"] == pytest.approx(1 / 3) and rounded.metrics["eod"] == pytest.approx(0.67 - 0.33)
     assert rounded.metrics["sia_mean"] == plain.metrics["sia_mean"] == 0.5
 
 
-def test_a_model_whose_losses_are_no_numbers_is_not_suspected():
-    losses = np.ones((3, 3, 4))
-    losses[0] = np.nan
-    losses[1] = np.inf
-    found = concluded(losses)
-    np.testing.assert_array_equal(found.clients["sia_accuracy"], [0, 0, 1])
-    assert np.isnan(found.metrics["loss_cov"]) and found.metrics["sia_mean"] == pytest.approx(1 / 3)
+def test_values_by_chance_are_means_over_all_permutations_within_a_class(monkeypatch):
+    """Three clients with two examples each; those of class 0 are permuted in 4! ways, of class 1 in 2!."""
+    losses, labels = np.random.default_rng(3).random((3, 3, 2)), np.array([[0, 0], [0, 1], [1, 0]])
+    guessed, of = sia.guesses(losses).ravel(), [np.flatnonzero(labels == label) for label in (0, 1)]
+    every = []
+    for zeros, ones in product(permutations(of[0]), permutations(of[1])):
+        order = np.empty(6, int)
+        order[of[0]], order[of[1]] = zeros, ones
+        every.append((guessed[order].reshape(3, 2) == np.arange(3)[:, None]).mean(axis=1))
+    monkeypatch.setattr(sia, "MOST", 20_000)
+    monkeypatch.setattr(sia, "LOSSES", 20_000 * 6)
+    drawn = sia.by_chance(Config(), losses, labels, np.random.default_rng(0))
+    values, expected = (sia.round_metrics(drawn[0], one, losses.mean(axis=2)) for one in (drawn, np.array(every)))
+    for null in set(sia.NULLS.values()) - {"sia_chance"}:
+        assert values[null] == pytest.approx(expected[null], abs=4 * 0.5 / 20_000**0.5)
+    assert set(map(tuple, drawn)) == set(map(tuple, every))
 
 
 def test_who_took_no_part_is_neither_attacked_nor_suspected():
@@ -177,27 +171,21 @@ def test_who_took_no_part_is_neither_attacked_nor_suspected():
     assert [one.subject for one in found.measures] == ["client_1", "client_3", "client_4"]
 
 
-# Which examples
-
-
 @pytest.mark.parametrize("pool", ["training", "all"])
 def test_targets_are_the_owners_own_examples_and_fixed(pool):
     data = dealt([30, 12, 9, 20])
     config = Config(pool=pool)
-    places = sia.targets(config, data, fixed)
+    places = sia.attacked(config, data, fixed)
     assert places.shape == (4, 9 if pool == "training" else 17)  # eight test examples each
     owners = np.concatenate([data.owner(), data.test_owner])
     assert (owners[places] == np.arange(4)[:, None]).all()
     assert all(len(set(own)) == len(own) for own in places.tolist())
     assert (places >= len(data.train)).any() == (pool == "all")
-    np.testing.assert_array_equal(places, sia.targets(config, data, fixed))
-    assert (places != sia.targets(config, data, lambda *place: stream(1, *place))).any()
-    assert sia.targets(Config(targets=5), data, fixed).shape == (4, 5)
+    np.testing.assert_array_equal(places, sia.attacked(config, data, fixed))
+    assert (places != sia.attacked(config, data, lambda *place: stream(1, *place))).any()
+    assert sia.attacked(Config(targets=5), data, fixed).shape == (4, 5)
     with pytest.raises(DataError, match="1 training example"):
-        sia.targets(Config(), dealt([5, 0, 5, 5]), fixed)
-
-
-# On models
+        sia.attacked(Config(), dealt([5, 0, 5, 5]), fixed)
 
 
 def test_models_that_know_their_examples_by_heart_give_them_away(noise, network):
@@ -211,18 +199,10 @@ def test_models_that_know_their_examples_by_heart_give_them_away(noise, network)
     assert found.metrics["sia_mean"] == pytest.approx(1 / CLIENTS, abs=4 * (5 / 36 / 240) ** 0.5)
 
 
-def test_before_any_training_all_examples_are_traced_to_client_0(noise, network):
-    weights = [network.initial(np.random.default_rng(3))] * CLIENTS
-    found = concluded(seen(noise, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=noise)
-    np.testing.assert_array_equal(found.clients["sia_accuracy"], [1, 0, 0, 0, 0, 0])
-    assert found.metrics["sia_mean"] == 1 / CLIENTS
-    assert found.metrics["loss_cov"] == pytest.approx(0, abs=1e-12) and found.metrics["eod"] == 1
-
-
 def test_losses_are_cross_entropies_of_the_owners_examples_by_model(noise, network):
     weights = [network.initial(np.random.default_rng(i)) for i in range(2)]
     config = Config(targets=7)
-    observed, places = seen(noise, network, weights, config), sia.targets(config, noise, fixed)
+    observed, places = seen(noise, network, weights, config), sia.attacked(config, noise, fixed)
     assert observed.shape == (2, CLIENTS * 7) and observed.dtype == np.float64
     for k, own in enumerate(weights):
         network.load(own)
@@ -231,8 +211,8 @@ def test_losses_are_cross_entropies_of_the_owners_examples_by_model(noise, netwo
         np.testing.assert_allclose(observed[k].reshape(CLIENTS, 7), theirs[places], rtol=1e-5)
 
 
-class Statistics:
-    """Stands for a network; it is as sure of class 0 as its buffer says."""
+class Sure:
+    """Stands for a network; it is as sure of class 0 as its buffer, a running statistic, says."""
 
     def load(self, weights):
         self.sure = float(weights.buffers[0])
@@ -241,56 +221,22 @@ class Statistics:
         return np.tile(np.eye(CLASSES, dtype=np.float32)[0] * self.sure, (len(x), 1))
 
 
-def surely(data, *degrees):
-    data = replace(data, train=Examples(data.train.x, np.zeros(len(data.train), int)))
-    weights = [Weights(np.zeros(1, np.float32), np.full(1, sure, np.float32)) for sure in degrees]
-    return seen(data, Statistics(), weights)
-
-
-def test_a_model_is_used_with_its_own_running_statistics(noise):
-    observed = surely(noise, 0, 9)
-    np.testing.assert_allclose(observed[0], np.log(CLASSES))
-    assert (observed[1] < 0.01).all()
-
-
-def test_models_that_are_all_but_certain_do_not_tie(noise):
+def test_models_have_their_own_running_statistics_and_do_not_tie_where_they_are_all_but_certain(noise):
     """Probabilities of 1 - 1e-20 and 1 - 1e-30 are both 1 to a float, and a tie would go to client 0."""
-    observed = surely(noise, 50, 70)
-    assert (sia.guesses(observed[:, None]) == 1).all()
-
-
-def test_blocks_see_what_all_clients_see_together(noise):
-    network = network_for((2000,), hidden=(4,))
-    weights = [network.initial(np.random.default_rng(i)) for i in range(CLIENTS)]
-    pieces = [seen(noise, network, weights[at : at + 4], clients=range(at, CLIENTS)[:4]) for at in (0, 4)]
-    assert np.concatenate(pieces).tobytes() == seen(noise, network, weights).tobytes()
-
-
-def test_test_examples_among_the_targets_come_from_their_place():
-    data = dealt([6] * 3)
-    places = np.array([20, 0, 17, 18, 5, 41])
-    chosen = examples_at(data, places)
-    x, y = np.concatenate([data.train.x, data.test.x]), np.concatenate([data.train.y, data.test.y])
-    np.testing.assert_array_equal(chosen.x, x[places])
-    np.testing.assert_array_equal(chosen.y, y[places])
-
-
-# Over the run
-
-
-def over_the_run(rows):
-    return sia.final_metrics(Config(), None, Outcome(rows, [], np.array([])))
+    data = replace(noise, train=Examples(noise.train.x, np.zeros(len(noise.train), int)))
+    weights = [Weights(np.zeros(1, np.float32), np.full(1, sure, np.float32)) for sure in (0, 50, 70)]
+    observed = seen(data, Sure(), weights)
+    np.testing.assert_allclose(observed[0], np.log(CLASSES))
+    assert (sia.guesses(observed[:, None]) == 2).all()
 
 
 def test_final_metrics_are_means_over_attacked_rounds_and_their_maximum():
     rows = [{"sia_mean": 0.2, "sia_cov": 1.0, "eod": 0.5}, {"sia_mean": None}, {}, {"sia_mean": 0.4, "sia_cov": None}]
     rows.append({"sia_mean": 0.3, "sia_cov": 3.0, "eod": float("nan")})
-    found = over_the_run(rows)
+    found, nothing = (sia.final_metrics(Config(), None, Outcome(of, [], np.array([]))) for of in (rows, [{}]))
     assert set(found) == {"sia_max", *concluded(np.ones((2, 2, 2))).metrics}
     assert found["sia_mean"] == pytest.approx(0.3) and found["sia_max"] == 0.4
-    assert found["sia_cov"] == 2 and found["eod"] == 0.5
-    assert found["loss_cov"] is None
-    assert set(over_the_run([{}]).values()) == {None}
+    assert (found["sia_cov"], found["eod"], found["loss_cov"]) == (2, 0.5, None) and set(nothing.values()) == {None}
 
 
 CALIBRATED = Config(score="calibrated")
@@ -355,13 +301,3 @@ def test_planted_memories_are_found_behind_a_model_that_is_better_on_everything(
     assert plain.clients["sia_accuracy"][3] > 0.95 and np.delete(plain.clients["sia_accuracy"], 3).mean() < 0.4
     assert found.metrics["sia_mean"] > 0.85 and found.metrics["eod"] < 0.3
     np.testing.assert_array_equal(found.clients["target_loss"], plain.clients["target_loss"])  # in nats as before
-
-
-def test_a_calibrated_model_without_numbers_is_not_suspected_and_does_not_disturb():
-    rng = np.random.default_rng(2)
-    data, phi = confident(np.zeros((10, 2)), rng)
-    phi[np.arange(10), np.arange(10)] += 9.0
-    losses = np.logaddexp(0, -phi)
-    losses[0] = np.nan
-    accuracy = concluded(losses, CALIBRATED, data).clients["sia_accuracy"]
-    assert accuracy[0] == 0 and (accuracy[1:] > 0.95).all()
