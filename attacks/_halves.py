@@ -70,7 +70,7 @@ def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.ran
 
     They keep their order and numbers. With less than two pairs left, every metric is NaN.
     """
-    whole = np.isfinite(answers.confidence).all(axis=1)
+    whole = np.all(np.isfinite(answers.confidence), axis=1).astype(bool)
     complete = np.repeat(whole[0::2] & whole[1::2], 2)
     lost = int((~complete).sum()) // 2
     diverged = Measure("replicas", "diverged_pairs", float(lost))

@@ -202,8 +202,8 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     """
     left = len(answers.inside)
     if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
-        sizes = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
-        return Exposure(dict.fromkeys(names_of(METRICS), NAN), measures=sizes)
+        few = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
+        return Exposure(dict.fromkeys(names_of(METRICS), NAN), measures=few)
     drawing, resampling, guessing = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
     rows = attacked(answers, config.records, drawing)

@@ -204,7 +204,7 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
     members, others = queries.members.ravel(), joined([queries.outside, queries.references])
     losses = target_losses(seen, members), model_losses(seen, others)
     confidences = np.concatenate([confidences_of_losses(part) for part in losses], axis=1).astype(np.float32)
-    signals = {"assignment": np.asarray(seen.assignment), "confidences": confidences}
+    signals: dict[str, NDArray[Any]] = {"assignment": np.asarray(seen.assignment), "confidences": confidences}
     if config.signals == "all":
         signals |= against_gradients(seen, joined([seen.data.train[members], others]))
     return signals
@@ -274,8 +274,8 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
             wilson = disparity.wilson(rates * n, np.full(len(rates), n))
             of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01))
         for metric, ends, chance in of_clients:
-            rows = zip(clients.tolist(), ends.T.tolist(), strict=True)
-            measures += [Measure(f"client_{client}", metric, *row, chance) for client, row in rows]
+            for client, (value, low, high) in zip(clients.tolist(), ends.T.tolist(), strict=True):
+                measures.append(Measure(f"client_{client}", metric, value, low, high, chance))
     return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=sums)
 
 

@@ -289,7 +289,7 @@ def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[
     if config.signal == "server_only" or not share:
         return answers, None
     aside = set_aside(share, [~answers.left & (answers.outputs.member == member) for member in (True, False)], rng)
-    return Answers(*(part[~aside] for part in answers)), answers.outputs[aside]
+    return Answers(answers.outputs[~aside], answers.client[~aside], answers.left[~aside]), answers.outputs[aside]
 
 
 def list_measures(

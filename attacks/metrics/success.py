@@ -75,8 +75,10 @@ class Success:
                 estimates[f"epsilon_record_{name.removeprefix('tpr_')}"] = estimate, chance
         rows = []
         for name, (estimate, chance) in estimates.items():
-            ends = estimate.epsilon, estimate.low, estimate.high
-            rows.append(Measure(subject, name, *(end if np.isfinite(end) else NAN for end in ends), chance))
+            value, low, high = (
+                end if np.isfinite(end) else NAN for end in (estimate.epsilon, estimate.low, estimate.high)
+            )
+            rows.append(Measure(subject, name, value, low, high, chance))
         return [*rows, Measure(subject, "epsilon_record_most", _certified_by_coins(sum(sizes)))]
 
 
