@@ -357,7 +357,7 @@ class ReplicaAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def compare(
-        config: Any, found: Sequence[tuple[Any, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
+        config: Any, measured: Sequence[tuple[Any, Mapping[int, Mapping[str, float]]]], rng: np.random.Generator
     ) -> Exposure:
         """Compute the attack's result from the measurements of every replica, by round."""
 
