@@ -14,7 +14,7 @@ from algorithms.core.configs import CurvatureConfig
 from algorithms.interfaces import Run
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.report.comparison import agrees
+from orchestrator.report.measured import agrees
 from orchestrator.report.published import counterpart, records
 
 FOLDER = Path(__file__).parents[1] / "sweeps"

@@ -33,6 +33,7 @@ METRICS = (
         2,
         table=Column(1, "epsilon", 1, interval=False),
         bound="upper",
+        protects="a client",
         reading="epsilon: for one client and one model at delta {delta}; a dash: there is no guarantee",
     ),
     Metric("delta", NOISE, "delta", "lower", "", 5, bound="upper"),

@@ -56,7 +56,17 @@ READING = "epsilon example: for one example and one model at delta {delta_exampl
 TABLE = Column(1, "epsilon\nexample", 1, False)
 METRICS = (
     Metric(
-        "epsilon_example", NOISE, "epsilon of an example", "lower", "", 2, table=TABLE, bound="upper", reading=READING
+        "epsilon_example",
+        NOISE,
+        "epsilon of an example",
+        "lower",
+        "",
+        2,
+        table=TABLE,
+        bound="upper",
+        protects="an example",
+        measure="epsilon_record",
+        reading=READING,
     ),
     Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )

@@ -19,7 +19,7 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import parameters
 from orchestrator.estimates.small_runs import SmallRuns
-from orchestrator.report.context import EPSILONS, sentences
+from orchestrator.report.context import sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.statistics import FEWEST, least_significant
 from orchestrator.report.vocabulary import ALGORITHM
@@ -89,7 +89,7 @@ def _tuned(sweep: Sweep, trials: list[TrialSpec]) -> list[str]:
         return []
     slots = [slot for one in trials for slot in (one.run.privacy, one.run.training)]
     declared = [metric for slot in slots for metric in getattr(slot.module, "METRICS", ())]
-    return sentences(sweep.tune.metric, len(trials), any(metric.name in EPSILONS for metric in declared))
+    return sentences(sweep.tune.metric, len(trials), any(metric.protects for metric in declared))
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:

@@ -90,23 +90,23 @@ def _digest(results: Results) -> str:
 
 def _write_files(results: Results, log: Log, published: bool, formats: Sequence[Format]) -> None:
     """Append tables, figures and at last the page; tables without a line are left out, except for the summary."""
-    from orchestrator.report.comparison import Comparison, compare, published_csv, published_markdown
     from orchestrator.report.figures.catalog import figures
     from orchestrator.report.figures.drawing import save, svg
     from orchestrator.report.frame import contrasts, tidy
+    from orchestrator.report.numbers import compare, published_csv, published_markdown
     from orchestrator.report.page import is_shown, page
     from orchestrator.report.summary import attacks_markdown, csv_text, differences_markdown, summary_markdown
 
     paired = contrasts(results)
-    comparison = compare(results) if published else Comparison()
+    compared = compare(results) if published else []
     frame = tidy(results, paired)
     tables = {
         "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
         "summary.md": summary_markdown(results, bool(paired)),
         "attacks.md": attacks_markdown(results),
         "differences.md": differences_markdown(results, paired) if paired else "",
-        "published.csv": published_csv(comparison) if comparison.lines else "",
-        "published.md": published_markdown(results, comparison) if comparison.lines else "",
+        "published.csv": published_csv(compared) if compared else "",
+        "published.md": published_markdown(results, compared) if compared else "",
     }
     for name, content in tables.items():
         if content:
@@ -118,15 +118,15 @@ def _write_files(results: Results, log: Log, published: bool, formats: Sequence[
             log.append(f"{name}.{form}", buffer.getvalue())
         if is_shown(name):
             drawings[name] = svg(figure)
-    log.append(page_path(results.folder).name, page(results, drawings, paired, comparison).encode())
+    log.append(page_path(results.folder).name, page(results, drawings, paired, compared).encode())
 
 
 def write_page(folder: Path) -> Path:
     """Write only the page of a sweep, and return its file. Raises like `write_report`."""
-    from orchestrator.report.comparison import compare
     from orchestrator.report.figures.catalog import catalog, figures
     from orchestrator.report.figures.drawing import svg
     from orchestrator.report.frame import contrasts
+    from orchestrator.report.numbers import compare
     from orchestrator.report.page import is_shown, page
 
     with _below(Path(folder)):

@@ -170,23 +170,32 @@ def _attackers(trial: Row) -> str:
     return "; ".join(f"{', '.join(names)} by {who}" for who, names in by.items())
 
 
-# The columns of trials.parquet that state a guarantee: whom it protects, and the metric of its epsilon.
-PROTECTED = {"guarantee": ("a client", "epsilon"), "guarantee_example": ("an example", "epsilon_example")}
-EPSILONS = tuple(epsilon for _, epsilon in PROTECTED.values())
 VERDICT, REFUTED = "audit_verdict", "refuted"  # the column of trials.parquet that judges a claim, and its worst word
 # An exact claim lies below its 95 % interval with the first probability; what happens with the second refutes it.
 BELOW, SELDOM = 0.025, 0.005
 
 
-def stated(setting: Setting, column: str) -> str:
+def epsilons() -> list[str]:
+    """The metrics of guarantees (`Metric.protects`)."""
+    return sorted(one.name for one in metrics().values() if one.protects)
+
+
+def guarantee_column(epsilon: str) -> str:
+    """The column of ``trials.parquet`` that states the guarantee of an epsilon."""
+    return epsilon.replace("epsilon", "guarantee")
+
+
+def stated(setting: Setting, epsilon: str) -> str:
     """The guarantee of a setting: "dp" and the assumption, or "none" and the reason; empty if no trial states one."""
+    column = guarantee_column(epsilon)
     return "; ".join(dict.fromkeys(text(trial[column]) for trial in setting.finished if trial.get(column)))
 
 
 def protects(results: Results) -> bool:
     """Whether a trial has a mechanism that protects clients or examples, beside which guarantees and audits say something."""
+    others = set(map(guarantee_column, epsilons())) - {"guarantee"}  # that one is stated without any mechanism, too
     mechanisms = {text(trial.get("privacy.name")) for trial in results.trials} - {"none", ""}
-    return bool(mechanisms) or any(trial.get("guarantee_example") for trial in results.trials)
+    return bool(mechanisms) or any(trial.get(column) for trial in results.trials for column in others)
 
 
 def audits(results: Results) -> list[Metric]:
@@ -234,8 +243,11 @@ def guarantee_lines(results: Results) -> list[str]:
     Such as "guarantee for a client: none: updates are neither clipped nor noised (none); dp (global-DP)".
     """
     lines = list[str]()
-    for column, (protected, epsilon) in PROTECTED.items() if protects(results) else ():
-        said = joined_by_text(results, [stated(setting, column) for setting in results.settings])
+    for epsilon in epsilons() if protects(results) else ():
+        protected, said = (
+            metric(epsilon).protects,
+            joined_by_text(results, [stated(setting, epsilon) for setting in results.settings]),
+        )
         lines += [f"guarantee for {protected}: {'; '.join(said)}"] if said else []
         if results.has(epsilon):
             lines.append(f"an epsilon for {protected} holds for the model of one trial alone: several models compose")
@@ -256,7 +268,7 @@ TRAINING = ("loss", "train_")  # how the names of metrics on training examples b
 def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
     name = selection_metric(folder)
-    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in EPSILONS)
+    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in epsilons())
     return sentences(name, len(trials), stated) if name else []
 
 

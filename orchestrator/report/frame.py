@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from algorithms.core.metric import MINOR
 from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
-from orchestrator.report.context import EPSILONS, chance_of, shown_beside
+from orchestrator.report.context import chance_of, epsilons, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, independent, repeat, text
 from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import (
@@ -120,7 +120,7 @@ def compared_metrics(results: Results, rank: int = MINOR - 1) -> list[str]:
 
 def main_metrics(results: Results) -> list[str]:
     """The metrics of a table that is to be read: the headline's, important ones, epsilons; none twice under two names."""
-    names = dict.fromkeys((*filter(None, main_risk(results) or ()), *compared_metrics(results, IMPORTANT), *EPSILONS))
+    names = dict.fromkeys((*filter(None, main_risk(results) or ()), *compared_metrics(results, IMPORTANT), *epsilons()))
     columns: dict[tuple[Any, ...], str] = {}
     for name in filter(results.has, names):
         columns.setdefault(tuple(trial.get(name) for trial in results.trials), name)

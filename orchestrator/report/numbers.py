@@ -1,4 +1,4 @@
-"""Every published number beside what was measured of it, and how many of them have been measured at the paper's size.
+"""Published numbers beside what was measured of them: in one sweep, and in all trials at hand.
 
 A number is measured *at the paper's size* if clients, examples, rounds and epochs of the trials are those of the paper,
 and *shortened* otherwise. If several readings were measured, the one counts that is at the paper's size, then that with
@@ -10,22 +10,27 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from orchestrator.metric_names import metric
-from orchestrator.report.comparison import agrees
-from orchestrator.report.published import FORMS, Counterpart, Record, counterpart, records
+from orchestrator.report.context import partition_line, tuned_sentences
+from orchestrator.report.data import DEAL, Results, Row, Value, text
+from orchestrator.report.measured import IRRELEVANT, Trial, agrees, differing, matches, trials_of
+from orchestrator.report.published import FIXED, FORMS, VARIED, Counterpart, Record, counterpart, papers, records
 from orchestrator.report.statistics import FEWEST, UNLIMITED, Estimate, deviation, estimate, limits, quantile
-from orchestrator.report.summary import markdown_table
-from orchestrator.report.verdicts import PAPERS, Trial, differing
+from orchestrator.report.summary import csv_text, escape, markdown_table
+from orchestrator.report.vocabulary import key_label, setting_label
 
 FULL, ONE_PARTITION, SHORTENED, NOT_MEASURED = "at the paper's size", "one partition", "shortened", "not measured"
 LEVELS = (FULL, ONE_PARTITION, SHORTENED, NOT_MEASURED)
 HEAD = ("method", "metric", "printed", "measured", "partitions", "predicted", "size")
+SWEEP_HEAD = ("source", "dataset", "published setting", *HEAD, "ours", "differs")
 SIZE = ("data.clients", "data.examples_per_client", "rounds", "training.epochs")
-CHOSEN_BY_US = ("data.split_seed",)  # the number of partitions, which is counted
+READING = (
+    'A measured number is the mean over partitions of the data, with its interval from three on (95 %). "Predicted" says '
+    "whether the printed number lies where one more run would, with 95 %. Rates are fractions of one."
+)
 
 
 @dataclass(frozen=True)
@@ -37,19 +42,28 @@ class Number:
         scale: the factor from its unit to ours.
         estimate: the mean over partitions, with its interval from three on.
         level: how it was measured.
-        differs: the fields in which the trials differ from the paper's reading.
+        differs: the fields in which the trials differ from the paper's reading, with both values in words.
+        setting: the swept values of the trials, in words.
+        trials: the trials.
     """
 
     record: Record
-    scale: float
-    estimate: Estimate
+    scale: float = 1.0
+    estimate: Estimate = field(default_factory=lambda: estimate([]))
     level: str = NOT_MEASURED
-    differs: tuple[str, ...] = ()
+    differs: Mapping[str, str] = field(default_factory=dict)
+    setting: str = ""
+    trials: tuple[Trial, ...] = ()
 
     @property
     def printed(self) -> float:
         """The printed number in our unit."""
         return self.record.value * self.scale
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that differ, but for the number of partitions, which is counted."""
+        return tuple(key for key in self.differs if key != DEAL)
 
     @property
     def predicted(self) -> bool | None:
@@ -63,74 +77,177 @@ class Number:
 
 def numbers(trials: Sequence[Trial]) -> list[Number]:
     """All published numbers, in their order, each with the best measurement of it among the trials."""
-    return [_number(record, trials) for record in records()]
+
+    def reading(printed: Counterpart, trial: Trial) -> str:
+        return json.dumps({key: trial.run[key] for key in _apart(printed, trial)}, sort_keys=True)
+
+    best = []
+    for record in records():
+        found = _numbers(record, trials, reading)
+        missing = Number(record, printed.scale if (printed := counterpart(record)) else 1.0)
+        best.append(
+            min(found, key=lambda one: (LEVELS.index(one.level), -one.estimate.n, len(one.fields)), default=missing)
+        )
+    return best
 
 
-def _number(record: Record, trials: Sequence[Trial]) -> Number:
+def compare(results: Results, published: Iterable[Record] | None = None) -> list[Number]:
+    """The published numbers that a sweep measures, by default of all, one for each setting of the sweep."""
+
+    def setting(printed: Counterpart, trial: Trial) -> str:
+        keys = [key for key in results.keys if not (printed.over and f"{key}.".startswith(f"{printed.over}."))]
+        return setting_label(tuple(keys), tuple(rows[trial.id].get(key) for key in keys))
+
+    rows, (trials, _) = {trial["id"]: trial for trial in results.trials}, trials_of(results)
+    return [
+        one for record in (records() if published is None else published) for one in _numbers(record, trials, setting)
+    ]
+
+
+def _numbers(record: Record, trials: Sequence[Trial], group: Callable[[Counterpart, Trial], str]) -> list[Number]:
+    """A number for each group of trials that measure a record."""
     printed = counterpart(record)
     if printed is None:
-        return Number(record, 1.0, estimate([]))
+        return []
     measured = [trial for trial in trials if all(trial.metrics.get(name) is not None for name in printed.metrics)]
-    readings: dict[str, list[Trial]] = {}
+    groups: dict[str, list[Trial]] = {}
     for trial in measured:
-        if _has(trial, printed.where):
-            apart = {key: trial.run[key] for key in _differing(printed, trial)}
-            readings.setdefault(json.dumps(apart, sort_keys=True), []).append(trial)
-    baselines = [trial for trial in measured if printed.against and _has(trial, {**printed.where, **printed.against})]
-    found = [_measured(record, printed, same, baselines) for same in readings.values()]
-    default = Number(record, printed.scale, estimate([]))
-    found = [one for one in found if one.estimate.n]
-    return min(found, key=lambda one: (LEVELS.index(one.level), -one.estimate.n, len(one.differs)), default=default)
+        if matches(trial.run, printed.where):
+            groups.setdefault(group(printed, trial), []).append(trial)
+    theirs = {**printed.where, **printed.against}
+    baselines = [trial for trial in measured if printed.against and matches(trial.run, theirs)]
+    made = [_measured(record, printed, name, same, baselines) for name, same in groups.items()]
+    return [one for one in made if one.estimate.n]
 
 
-def _has(trial: Trial, where: Mapping[str, Any]) -> bool:
-    return all(agrees(trial.run.get(key), value) for key, value in where.items())
-
-
-def _differing(printed: Counterpart, trial: Trial) -> tuple[str, ...]:
-    """The fields of the paper's reading in which a trial differs."""
-    return tuple(
-        key
+def _apart(printed: Counterpart, trial: Trial) -> dict[str, str]:
+    """The fields of the paper's reading in which a trial differs, with both values in words."""
+    return {
+        key: f"{_words(trial.run[key])} instead of {_words(value)}"
         for key, value in printed.context.items()
-        if key in trial.run and key not in CHOSEN_BY_US and not agrees(trial.run[key], value)
-    )
+        if key in trial.run and key != DEAL and not agrees(trial.run[key], value)
+    }
 
 
-def _measured(record: Record, printed: Counterpart, trials: Sequence[Trial], baselines: Sequence[Trial]) -> Number:
-    """The mean over the partitions of trials of one reading; trials on the same partition are averaged first."""
+def _words(value: Value) -> str:
+    if isinstance(value, Mapping):
+        return str(value["words"]) if "words" in value else " or ".join(map(_words, value["one_of"]))
+    return "none" if value is None else text(value)
+
+
+def _measured(
+    record: Record, printed: Counterpart, setting: str, trials: Sequence[Trial], baselines: Sequence[Trial]
+) -> Number:
+    """The mean over the partitions of these trials; trials on the same partition are averaged first.
+
+    If a number is an average over settings, a partition that lacks one of them does not count.
+    """
     partitions: dict[object, list[float]] = {}
     for trial in trials:
-        value = _value(printed, trial)
+        values = [_value(printed, trial)]
         if printed.against:
             slots = {key.split(".")[0] for key in printed.against} | {"curvature"}
             pair = [one for one in baselines if one.pair == trial.pair and not differing([one, trial], slots)]
-            values = [FORMS[printed.form](value, _value(printed, one)) for one in pair[:1]]
-        else:
-            values = [value]
+            values = [FORMS[printed.form](values[0], _value(printed, one)) for one in pair[:1]]
         partitions.setdefault(trial.pair[0], []).extend(values)
-    means = [math.fsum(values) / len(values) for values in partitions.values() if values]
-    differs = _differing(printed, trials[0])
+    most = max(map(len, partitions.values())) if printed.over else 1
+    means = [math.fsum(values) / len(values) for values in partitions.values() if len(values) >= most]
+    differs = _apart(printed, trials[0])
     level = SHORTENED if set(differs) & set(SIZE) else ONE_PARTITION if len(means) == 1 else FULL
+    dealt = VARIED if len(means) > 1 else FIXED
+    if len(trials) > 1 and DEAL in trials[0].run and printed.context.get(DEAL, dealt) != dealt:
+        differs[DEAL] = f"{dealt} instead of {printed.context[DEAL]}"
     within = UNLIMITED if printed.against else limits(metric(printed.metrics[0]))
-    return Number(record, printed.scale, estimate(means, within), level, differs)
+    return Number(record, printed.scale, estimate(means, within), level, differs, setting, tuple(trials))
 
 
 def _value(printed: Counterpart, trial: Trial) -> float:
     return math.fsum(float(trial.metrics[name]) for name in printed.metrics) / len(printed.metrics)
 
 
+# The files of a sweep
+
+
+def published_csv(compared: Sequence[Number]) -> str:
+    """The content of ``published.csv``: a line for each published number and setting of the sweep."""
+    lines: list[Row] = [
+        {name: getattr(one.record, name) for name in ("paper", "source", "dataset", "method", "setting", "metric")}
+        | {"published": one.printed, "published_std": None if one.record.std is None else one.record.std * one.scale}
+        | {"measured_setting": one.setting, "measured": one.estimate.mean}
+        | {"measured_low": one.estimate.low, "measured_high": one.estimate.high, "partitions": one.estimate.n}
+        | {"gap": one.estimate.mean - one.printed, "size": one.level, "differs": _differs(one), "note": one.record.note}
+        for one in compared
+    ]
+    return csv_text(list(lines[0]), [list(line.values()) for line in lines])
+
+
+def published_markdown(results: Results, compared: Sequence[Number]) -> str:
+    """The content of ``published.md``: the comparison, and the fields of which the papers say nothing."""
+    blocks = [f"# {escape(results.name)}: measured and published numbers"]
+    blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
+    blocks += [
+        f"{READING} The last column names every field in which our runs differ from what the paper or its released code says."
+    ]
+    blocks += [partition_line(results), markdown_table(SWEEP_HEAD, map(sweep_cells, compared))]
+    for paper in dict.fromkeys(one.record.paper for one in compared):
+        ours = "; ".join(f"{field_label(key)} = {value}" for key, value in _unprinted(results, compared, paper).items())
+        blocks.append(f"Not printed by {escape(paper)}, here: {escape(ours)}." if ours else "")
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def sweep_cells(one: Number) -> list[str]:
+    """The cells of a number under `SWEEP_HEAD`."""
+    record, note = one.record, one.record.note and f"note: {one.record.note}"
+    last = [one.setting or "the whole sweep", "; ".join(filter(None, (_differs(one), note)))]
+    return [record.source, record.dataset, record.setting, *_cells(one), *last]
+
+
+def _differs(one: Number) -> str:
+    return "; ".join(f"{field_label(key)} {words}" for key, words in one.differs.items())
+
+
+def field_label(key: str) -> str:
+    """The words for a field: its name, with that of its section or attack where many others have the same name.
+
+    >>> field_label("data.clients"), field_label("curvature.trace"), field_label("attacks.own.pool")
+    ('clients', 'curvature trace', 'own pool')
+    """
+    section = key.split(".")[-2] if "." in key else ""
+    named = key.startswith(("attacks.", "curvature.", "aggregation.")) and not key.endswith(".name")
+    return f"{section} {key_label(key)}" if named else key_label(key)
+
+
+def _unprinted(results: Results, compared: Sequence[Number], paper: str) -> dict[str, str]:
+    """Our values of the fields of which a paper and its code say nothing."""
+    ours = [one for one in compared if one.record.paper == paper]
+    readings = [printed for one in ours if (printed := counterpart(one.record))]
+    stated = {key for printed in readings for key in (*printed.where, *printed.context)}
+    stated |= {*results.keys, *IRRELEVANT, "attacks"}
+    values: dict[str, set[str]] = {}
+    for trial in {trial.id: trial for one in ours for trial in one.trials}.values():
+        for key, value in trial.run.items():
+            if key not in stated and not key.endswith(".name"):
+                values.setdefault(key, set()).add(_words(value))
+    return {key: ", ".join(sorted(words)) for key, words in values.items()}
+
+
+# The page of all numbers
+
+
 def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
     """The page of numbers: how many of each paper are measured, and each of them beside the printed one."""
+    by_paper = {name: [one for one in compared if one.record.paper == paper] for paper, name in papers().items()}
+    counts = [
+        [name, str(len(ours)), *(str(sum(one.level == level for one in ours)) for level in LEVELS)]
+        for name, ours in {**by_paper, "all": compared}.items()
+    ]
     blocks = [
         "# Published numbers beside measured ones",
-        f"Made by `fedpriv verdict {' '.join(sources)}`. A measured number is the mean over partitions of the data, with its "
-        'interval from three on (95 %). "Predicted" says whether the printed number lies where one more run would, with 95 %. '
-        "Rates are fractions of one. Below a table stand the fields in which the runs differ from what the paper or its "
-        "released code says.",
-        markdown_table(("paper", "printed", *LEVELS), _counts(compared)),
+        f"Made by `fedpriv verdict {' '.join(sources)}`. {READING} Below a table stand the fields in which the runs differ "
+        "from what the paper or its released code says.",
+        markdown_table(("paper", "printed", *LEVELS), counts),
     ]
-    for paper, name in PAPERS.items():
-        ours = [one for one in compared if one.record.paper == paper]
+    for name, ours in by_paper.items():
         measured: dict[str, list[Number]] = {}
         for one in ours:
             if one.level != NOT_MEASURED:
@@ -154,14 +271,6 @@ def counted(compared: Sequence[Number]) -> str:
     )
 
 
-def _counts(compared: Sequence[Number]) -> list[list[str]]:
-    papers = {name: [one for one in compared if one.record.paper == paper] for paper, name in PAPERS.items()}
-    return [
-        [name, str(len(ours)), *(str(sum(one.level == level for one in ours)) for level in LEVELS)]
-        for name, ours in {**papers, "all": compared}.items()
-    ]
-
-
 def _cells(one: Number) -> list[str]:
     record, digits = one.record, 1 if abs(one.printed) >= 10 else 3
     std = "" if record.std is None else f" ± {record.std * one.scale:.{digits}f}"
@@ -180,6 +289,6 @@ def _differences(same: Sequence[Number]) -> list[str]:
     """The fields that differ from the paper, by method."""
     methods: dict[tuple[str, ...], dict[str, None]] = {}
     for one in same:
-        methods.setdefault(one.differs, {})[one.record.method] = None
+        methods.setdefault(one.fields, {})[one.record.method] = None
     lines = [f"- {', '.join(names)}: `{'`, `'.join(fields)}`" for fields, names in methods.items() if fields]
     return ["Other than printed:\n\n" + "\n".join(lines)] if lines else []

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from orchestrator.metric_names import metric
-from orchestrator.report import comparison as published
 from orchestrator.report import verdicts
-from orchestrator.report.comparison import Comparison
 from orchestrator.report.context import (
     BY_CHANCE,
     DASH,
@@ -32,6 +30,7 @@ from orchestrator.report.context import (
 from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
+from orchestrator.report.numbers import SWEEP_HEAD, Number, sweep_cells
 from orchestrator.report.story import headline_risk, story
 from orchestrator.report.summary import (
     CLAIMED,
@@ -87,7 +86,7 @@ class Grid(NamedTuple):
     numbers: Collection[int] = ()
 
 
-def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contrast], comparison: Comparison) -> str:
+def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contrast], compared: Sequence[Number]) -> str:
     """The page of a sweep as HTML; the same results give the same text. ``drawings`` are its figures as SVG files, by name."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -96,13 +95,13 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
     return templates.get_template(TEMPLATE).render(
         name=results.name,
         style=Markup((HERE / STYLE).read_text(encoding="utf-8")),  # noqa: S704  our own, not a sweep's
-        story=story(results, paired, comparison),
+        story=story(results, paired, compared),
         state=state_line(results.trials),
         shared=fixed_line(results).replace("\\", ""),
         settings=_settings(results),
         reading=_reading(results),
         groups=_groups(results, drawings),
-        details=_details(paired, comparison),
+        details=_details(paired, compared),
         origin=_origin(results),
         files=_files(results),
     )
@@ -167,10 +166,10 @@ def _verdicts(results: Results) -> Grid | None:
     return Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts]) if parts else None
 
 
-def _details(paired: Sequence[Contrast], comparison: Comparison) -> list[tuple[str, Grid]]:
+def _details(paired: Sequence[Contrast], compared: Sequence[Number]) -> list[tuple[str, Grid]]:
     """Tables that are folded: all comparisons of methods, and the published numbers beside ours."""
     methods = Grid(DIFFERENCES, [difference_cells(one) for one in paired], NUMBERS)
-    printed = Grid(published.HEAD, [published.cells(line) for line in comparison.lines])
+    printed = Grid(SWEEP_HEAD, list(map(sweep_cells, compared)))
     tables = [("comparisons of methods", methods), ("published numbers beside ours", printed)]
     return [(f"All {len(grid.lines)} {what}", grid) for what, grid in tables if grid.lines]
 

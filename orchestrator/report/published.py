@@ -69,7 +69,6 @@ class Counterpart:
         context: the rest of the paper's reading, by dotted key: what the paper prints, or else its released code. For
             ``data.split_seed`` it is `FIXED` or `VARIED`. A trial with other values is still compared, and the table names
             every field that differs. Fields of a trial that are not in the reading are listed as not printed.
-        repetitions: the number of runs behind the printed number, if the paper states it.
         scale: factor from the printed unit to ours, such as 0.01 for percent.
         against: what the baseline has instead, if the number compares two methods, pair by pair.
         form: how it compares them: a key of `FORMS`.
@@ -79,7 +78,6 @@ class Counterpart:
     metrics: tuple[str, ...]
     over: str = ""
     context: Mapping[str, Any] = field(default_factory=dict)
-    repetitions: int | None = None
     scale: float = 1.0
     against: Mapping[str, Any] = field(default_factory=dict)
     form: str = ""
@@ -96,6 +94,13 @@ def records() -> tuple[Record, ...]:
     return tuple(Record(**entry) for entry in _load(FOLDER / "published.yaml")["published"])
 
 
+@cache
+def papers() -> dict[str, str]:
+    """What each paper is called, by its key, in the order of the pages."""
+    return dict(_load(FOLDER / "published.yaml")["papers"])
+
+
+@cache
 def counterpart(record: Record) -> Counterpart | None:
     """How to find a printed number in our results; None if this project does not measure it.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE, Metric, Risk
 from orchestrator.metric_names import metric, metrics
+from orchestrator.report.context import epsilons
 from orchestrator.report.data import Results
 
-EPSILON = "epsilon"  # without any attack, the budget of the guarantee, if several settings state one
 FAMILIES = (MEMBERSHIP, SOURCE, CLIENT)
 UNDECLARED = Risk("", accuracies=("aggregated_accuracy", "accuracy"))
 
@@ -31,9 +31,13 @@ def risks(results: Results) -> list[tuple[str, ...]]:
         rows.append(
             _plotted(results, [one.name for one in other if (one.direction, one.unit) == ("lower", "fraction")])[:1]
         )
-    if not any(rows) and accuracy_of(results, EPSILON):
-        stating = [one for one in results.settings if one.measured(EPSILON)]
-        rows = [(EPSILON,)] if len(stating) > 1 else []
+    if not any(rows):  # without any attack, the budget of a guarantee, if several settings state one
+        stated = [
+            name
+            for name in epsilons()
+            if sum(bool(one.measured(name)) for one in results.settings) > 1 and accuracy_of(results, name)
+        ]
+        rows = [(name,) for name in stated[:1]]
     return [row for row in rows if row]
 
 
@@ -46,8 +50,8 @@ def main_risk(results: Results) -> tuple[str, str] | None:
         Its metric, and the metric of the accuracy that belongs to it (empty if it was not measured); None if no attack has
         such a result.
     """
-    first = next((row[0] for row in risks(results)), EPSILON)
-    if first == EPSILON:
+    first = next((row[0] for row in risks(results)), "")
+    if not first or metric(first).protects:
         return None
     name = next((one for one in (metric(first).risk or UNDECLARED).instead if results.has(one)), first)
     return name, accuracy_of(results, first)

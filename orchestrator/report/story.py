@@ -21,15 +21,14 @@ import yaml
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
 from datasets.federation import printable
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.comparison import Comparison, compare
 from orchestrator.report.context import (
-    EPSILONS,
     adversary_sentence,
     attack_names,
     audited,
     audits,
     capital,
     chance_of,
+    epsilons,
     full_label,
     guarantee_lines,
     overrides,
@@ -40,6 +39,7 @@ from orchestrator.report.context import (
 )
 from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
+from orchestrator.report.numbers import Number, compare
 from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import FEWEST, number
 from orchestrator.report.summary import state_line
@@ -81,16 +81,18 @@ class Story:
     command: str
 
 
-def story(results: Results, paired: Sequence[Contrast] | None = None, comparison: Comparison | None = None) -> Story:
+def story(
+    results: Results, paired: Sequence[Contrast] | None = None, compared: Sequence[Number] | None = None
+) -> Story:
     """The story of a sweep; what is not given, the comparisons of its methods and with published numbers, is made."""
     paired = contrasts(results) if paired is None else paired
-    comparison = compare(results) if comparison is None else comparison
+    compared = compare(results) if compared is None else compared
     sweep, risk = sweep_file(Folder(results.folder)), headline_risk(results)
     return Story(
         question=question(results, sweep),
         headline=headline(results, risk, paired),
         findings=(*_of_risk(results, risk), *_differences(paired)),
-        verdicts=(*_claims(results), *_published(comparison)),
+        verdicts=(*_claims(results), *_published(compared)),
         limits=limits(results),
         command=command(sweep),
     )
@@ -140,7 +142,7 @@ def _without_attack(results: Results) -> str:
     attacks = dict.fromkeys(name for one in results.settings for trial in one.finished for name in attack_names(trial))
     words = [f"Attacks without a risk that can be stated: {', '.join(attacks)}." if attacks else "No attack was made."]
     accuracy = next(filter(results.has, ("accuracy", "aggregated_accuracy")), "")
-    for name in filter(results.has, (*EPSILONS, accuracy)):
+    for name in filter(results.has, (*epsilons(), accuracy)):
         settings = baseline_settings(results, name) if name == accuracy else results.settings
         settings = [setting for setting in settings if setting.measured(name)]
         words.append(f"{capital(full_label(name))}: {_ends(results, settings, name)}.")
@@ -291,15 +293,14 @@ def _claims(results: Results) -> list[str]:
     return lines
 
 
-def _published(comparison: Comparison) -> list[str]:
+def _published(compared: Sequence[Number]) -> list[str]:
     """How many published numbers lie in the intervals of what was measured; empty if none has a counterpart."""
-    known = [line for line in comparison.lines if not math.isnan(line.measured)]
-    exact = [line for line in known if not math.isnan(line.measured_low)]
-    inside = sum(line.measured_low <= line.published <= line.measured_high for line in exact)
-    other = sum(bool(line.differs) for line in known)
-    said = f"{inside} of {len(exact)} lie in the 95 % interval of ours" if exact else "too few runs for an interval"
-    told = f"Published numbers with a counterpart here: {len(known)}; {said}; in settings that differ: {other}"
-    return [f"{told} (published.md)."] if known else []
+    exact = [one for one in compared if not math.isnan(one.estimate.half)]
+    inside = sum(one.estimate.low <= one.printed <= one.estimate.high for one in exact)
+    shares = f"{inside} of {len(exact)} lie in the 95 % interval of ours" if exact else "too few runs for an interval"
+    other = sum(bool(one.differs) for one in compared)
+    counted = f"Published numbers with a counterpart here: {len(compared)}; {shares}; in settings that differ: {other}"
+    return [f"{counted} (published.md)."] if compared else []
 
 
 def question(results: Results, sweep: str) -> str:

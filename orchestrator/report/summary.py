@@ -17,11 +17,11 @@ from orchestrator.metric_names import families, metric
 from orchestrator.report.context import (
     BY_CHANCE,
     DASH,
-    PROTECTED,
     adversary_sentence,
     audited,
     chance_cell,
     chance_metric,
+    epsilons,
     guarantee_lines,
     guessing,
     partition_line,
@@ -178,9 +178,9 @@ def fixed_line(results: Results) -> str:
 def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
     columns: list[Column] = [
-        (f"for {protected}", partial(_stated, column=column))
-        for column, (protected, _) in PROTECTED.items()
-        if any(stated(setting, column) for setting in results.settings)
+        (f"for {metric(name).protects}", partial(_stated, epsilon=name))
+        for name in epsilons()
+        if any(stated(setting, name) for setting in results.settings)
     ]
     if not columns or not protects(results):
         return ""
@@ -190,8 +190,8 @@ def _guarantees(results: Results) -> str:
     return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns)), *alone])
 
 
-def _stated(setting: Setting, column: str) -> str:
-    return stated(setting, column) or DASH
+def _stated(setting: Setting, epsilon: str) -> str:
+    return stated(setting, epsilon) or DASH
 
 
 def _section(title: str, lines: Sequence[str]) -> str:

@@ -21,16 +21,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from orchestrator.report.comparison import IRRELEVANT, leaves
-from orchestrator.report.data import Results, Row, read_results
+from orchestrator.report.data import Results
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
+from orchestrator.report.measured import Trial, differing, matches, trials_of
+from orchestrator.report.published import papers
 from orchestrator.report.statistics import NAN, deviation, holm, quantile
 from orchestrator.report.summary import markdown_table
 
@@ -47,23 +48,6 @@ IN_PART, BEYOND, OTHER_VALUE = "supported in part", "contradicted", "value not r
 WEAKEST_FIRST = (NOT_TESTED, ONE_RUN, INCONCLUSIVE, CONTRADICTED, OTHER_VALUE, BEYOND, NO_EFFECT, REVERSED, SMALLER)
 DECIDED = (SUPPORTED, IN_PART, *WEAKEST_FIRST[3:])
 SIDES = {"higher": 1.0, "lower": -1.0, "within": 0.0, "value": 0.0}
-
-Run = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One finished trial: the hash of its run, the fields of the run by dotted key, and the final metrics."""
-
-    id: str
-    run: Run
-    metrics: Mapping[str, float]
-
-    @property
-    def pair(self) -> tuple[Any, Any]:
-        """The seed of the partition, and of the run."""
-        partition = self.run.get("data.split_seed")
-        return (self.run.get("seed") if partition is None else partition, self.run.get("seed"))
 
 
 @dataclass(frozen=True)
@@ -197,28 +181,6 @@ def claims() -> list[dict[str, Any]]:
     return loaded
 
 
-def flat(run: Mapping[str, Any]) -> Run:
-    """A resolved run by dotted key; attacks by name, and ``attacks`` empty if there is none."""
-    return {"attacks": run.get("attacks") or []} | dict(leaves(run))
-
-
-def matches(run: Run, conditions: Mapping[str, Any], read: bool = False) -> bool:
-    """Whether a run has all values, or with ``read`` those of the fields that it reads; a list names several values."""
-    return all(
-        run.get(key) in (value if isinstance(value, list) and value else [value])
-        for key, value in conditions.items()
-        if key in run or not read
-    )
-
-
-def differing(trials: Sequence[Trial], free: Iterable[str] = ()) -> list[str]:
-    """The fields that all runs read and in which they differ, but for seeds, what changes no result, and ``free`` slots."""
-    shared = set.intersection(*(set(trial.run) for trial in trials)) if trials else set()
-    ignored = {*IRRELEVANT, "data.split_seed"}
-    keys = (key for key in shared - ignored if key.split(".")[0] not in free)
-    return sorted(key for key in keys if len({json.dumps(trial.run[key]) for trial in trials}) > 1)
-
-
 def part_effect(
     claim: Mapping[str, Any], part: Mapping[str, Any], reading: Mapping[str, Any], trials: Sequence[Trial]
 ) -> Part:
@@ -317,51 +279,9 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
     return joined
 
 
-def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
-    """The finished trials of results folders and of folders with tables of measured trials, each trial once.
-
-    Args:
-        paths: folders ``RESULTS/<sweep>``, or folders of Parquet tables that have a trial's resolved run, as JSON, in the
-            column ``run`` (see ``benchmarks/evidence``).
-
-    Returns:
-        The trials, and a sentence for each thing that was left out.
-
-    Raises:
-        NoResultsError: a folder has neither.
-    """
-    trials: dict[str, Trial] = {}
-    notes = []
-    for path in paths:
-        tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
-        used, left = _used(_measured(tables) if tables else _rows(read_results(path)), path.name)
-        notes += left
-        for trial in used:
-            trials.setdefault(trial.id, trial)
-    return list(trials.values()), notes
-
-
-def _used(rows: Iterable[tuple[Row, Run]], name: str) -> tuple[list[Trial], list[str]]:
-    """The finished trials whose noise can be drawn again, and a sentence for each reason to leave others out."""
-    rows = list(rows)
-    unfinished = sum(row["status"] != "finished" for row, _ in rows)
-    secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
-    notes = []
-    if unfinished:
-        notes.append(f"{name}: {unfinished} of {len(rows)} trials have not finished; they are not used")
-    if secret:
-        notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
-    return [
-        Trial(row["id"], run, {key: value for key, value in row.items() if isinstance(value, float | int)})
-        for row, run in rows
-        if row["status"] == "finished" and run.get("privacy.noise") != "secret"
-    ], notes
-
-
 def of(results: Results) -> list[Verdict]:
     """The verdicts on the claims of which these results measure a part; most sweeps have none."""
-    trials, _ = _used(_rows(results), results.name)
-    return [one for one in verdicts(list(trials)) if any(part.effect.n for part in one.parts)]
+    return [one for one in verdicts(trials_of(results)[0]) if any(part.effect.n for part in one.parts)]
 
 
 def words(one: Verdict) -> str:
@@ -369,21 +289,7 @@ def words(one: Verdict) -> str:
     return "; ".join(f"{name}: {word}" if name else word for name, word in one.readings.items())
 
 
-def _rows(results: Results) -> Iterator[tuple[Row, Run]]:
-    for trial in results.trials:
-        yield trial, flat(results.configs.get(trial["id"]) or {})
-
-
-def _measured(tables: Sequence[Path]) -> Iterator[tuple[Row, Run]]:
-    import pandas as pd
-
-    for table in map(pd.read_parquet, tables):
-        if {"id", "status", "run"} <= set(table):
-            yield from ((row, flat(json.loads(row["run"]))) for row in table.to_dict("records"))
-
-
 HEAD = ("claim", "part", "reading", "printed", "measured", "margin", "pairs", "p (Holm)", "verdict")
-PAPERS = {"finp": "FinP", "ifca_mir": "IFCA-MIR", "metric_privacy": "Metric privacy"}
 
 
 def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[str], counted: str) -> str:
@@ -404,7 +310,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
     ]
     for paper in dict.fromkeys(one.claim["claim"].split("/")[0] for one in judged):
         ours = [one for one in judged if one.claim["claim"].startswith(f"{paper}/")]
-        blocks.append(f"## {PAPERS.get(paper, paper)}")
+        blocks.append(f"## {papers().get(paper, paper)}")
         for one in ours:
             blocks.append(f"### {one.claim['text']}\n\n{one.claim['source']}. **{words(one)}**.")
             lines = [cells(part) for part in one.parts if part.effect.n]
@@ -443,20 +349,18 @@ def as_json(judged: Sequence[Verdict], notes: Sequence[str]) -> str:
     """All verdicts, with every number, as JSON."""
     entries = []
     for one in judged:
-        parts = []
-        for part in one.parts:
-            effect = part.effect
-            parts.append(
-                {"part": part.name, "reading": part.reading, "verdict": part.verdict, "effect": effect.mean}
-                | {
-                    "half": effect.half(),
-                    "half_90": effect.half(0.9),
-                    "pairs": effect.n,
-                    "pairs_needed": effect.pairs_needed,
-                }
-                | {"p_holm": part.p_holm, "printed": effect.printed, "margin": effect.margin}
-                | {"trials": list(part.trials), "notes": list(part.notes)}
-            )
+        parts = [
+            {"part": part.name, "reading": part.reading, "verdict": part.verdict, "effect": part.effect.mean}
+            | {
+                "half": part.effect.half(),
+                "half_90": part.effect.half(0.9),
+                "pairs": part.effect.n,
+                "p_holm": part.p_holm,
+            }
+            | {"pairs_needed": part.effect.pairs_needed, "printed": part.effect.printed, "margin": part.effect.margin}
+            | {"trials": list(part.trials), "notes": list(part.notes)}
+            for part in one.parts
+        ]
         entries.append({**one.claim, "verdicts": dict(one.readings), "parts": parts})
     plain = json.dumps({"claims": entries, "notes": list(notes)}, indent=1, default=str)
     return re.sub(r"\bNaN\b", "null", plain) + "\n"

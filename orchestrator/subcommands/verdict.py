@@ -25,9 +25,10 @@ def execute(options: argparse.Namespace) -> int:
     """Print the verdicts; return the exit code."""
     from orchestrator.report.data import NoResultsError
     from orchestrator.report.figures.drawing import save
+    from orchestrator.report.measured import read_trials
     from orchestrator.report.numbers import counted, numbers
     from orchestrator.report.numbers import markdown as numbers_page
-    from orchestrator.report.verdicts import as_json, forest, markdown, read_trials, verdicts
+    from orchestrator.report.verdicts import as_json, forest, markdown, verdicts
 
     try:
         trials, notes = read_trials(options.results)

@@ -164,7 +164,7 @@ def _write_trial(
     strategy = config.get("aggregation", {})
     if strategy.get("name") in presets("algorithms.aggregation"):  # resolved, as a run is
         name, preset = presets("algorithms.aggregation")[strategy["name"]]
-        config["aggregation"] = {**preset.fields, **strategy, "name": name}
+        config["aggregation"] = {**strategy, **preset.fields, "name": name}
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     for name, table in tables.items():
         table.to_parquet(folder / f"{name}.parquet")
@@ -296,6 +296,7 @@ METRIC_CONFIG: dict[str, Any] = {
     "data": {"clients": 4, "split": {"preset": "homogeneous"}},
     "training": {"optimizer": "adam", "lr": 0.001, "epochs": 5, "batch_size": 32},
     "privacy": {"clip": 5.0, "noise_multiplier": 0.01},
+    "aggregation": {"warm_start_epochs": 0},
     "attacks": [{"name": "cia", "shadow": "subset", "shadow_share": 0.1}],
 }
 

@@ -6,6 +6,7 @@ run found in the run's own model stands beside the other attacks, and what they 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,13 +14,15 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from algorithms.auditing.epsilon import DELTA, epsilon_gdp, mu_gdp
-from orchestrator.metric_names import metrics
+from algorithms.core.metric import Metric
+from orchestrator.metric_names import kind, metrics
 from orchestrator.report.context import REFUTED, VERDICT
 from orchestrator.report.data import Floats, Row, Setting, text
-from orchestrator.report.figures.arrangement import Arrangement
+from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.figures.drawing import (
     GRAY,
     IN_A_ROW,
+    RATES,
     REFERENCE,
     grid,
     handles,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 Scores = dict[tuple[str, str], tuple[Floats, Any]]  # scores and membership [n], by target and attack
 
 POINTS = 200  # false positive rates at which the curves of several seeds are averaged
+ROC = ("false_positive_rate", "true_positive_rate")
 GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
 PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
 WIDE: dict[str, Any] = {"color": GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
@@ -157,6 +161,45 @@ def _heading(arr: Arrangement, target: str, place: tuple[Any, Any, Any]) -> str:
     return ", ".join(filter(None, (arr.heading(*place), model))) or arr.hue_label(place[-1])
 
 
+def classifier_roc(arr: Arrangement) -> Figure | None:
+    """Micro-averaged ROC curves of the final models on the server's test data, a panel for each position and facet."""
+    import numpy as np
+
+    from algorithms.metrics.classification import area
+
+    if kind(arr.results.metrics) == "groups":
+        return None  # the groups' models have figures of their own
+    frames = {trial["id"]: arr.results.frame(trial, "roc", ROC) for trial in arr.trials}
+    tables = {
+        ident: [frame[name].to_numpy(float) for name in ROC] for ident, frame in frames.items() if frame is not None
+    }
+
+    def curves(*place: Point) -> dict[str, list[list[Floats]]]:
+        """The curves at one place, by color."""
+        cells = {arr.look(hue)["color"]: arr.cell(*place, hue).trials for hue in arr.hues}
+        found = {color: [tables[one["id"]] for one in trials if one["id"] in tables] for color, trials in cells.items()}
+        return {color: same for color, same in found.items() if same}
+
+    panels = [(place, found) for place in itertools.product(arr.panels, arr.columns) if (found := curves(*place))]
+    if not panels:
+        return None
+    title = "ROC curves of the classifier on the server's test data, one class against the rest"
+    figure, axes = grid(arr, title, [arr.heading(*place) for place, _ in panels])
+    at = np.linspace(0, 1, POINTS)
+    for ax, (_, by_color) in zip(axes, panels, strict=True):
+        ax.plot([0, 1], [0, 1], **REFERENCE)
+        ax.set(xlim=RATES, ylim=RATES)
+        for color, same in by_color.items():
+            ax.plot(at, np.mean([np.interp(at, *curve) for curve in same], axis=0), color=color, linewidth=1.8)
+        write_areas(ax, {color: float(np.mean([area(*curve) for curve in same])) for color, same in by_color.items()})
+    label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)")
+    several = any(len(same) > 1 for _, by_color in panels for same in by_color.values())
+    note = (
+        "lines: mean over seeds at equal false positive rates; " if several else ""
+    ) + "numbers: area under the curve"
+    return legend(figure, [*handles(arr, marker=""), stroke("guessing", **REFERENCE)], note)
+
+
 RED = "#C62828"
 PROOF: dict[str, Any] = {"marker": "_", "linestyle": "none", "markersize": 8, "markeredgewidth": 2}
 RING: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 15, "fillstyle": "none", "color": RED}
@@ -203,29 +246,29 @@ def audit(arr: Arrangement) -> Figure | None:
     return _against(arr, audits, "Claimed epsilon of a client, and what canaries find in the releases", note)
 
 
-def audit_example(arr: Arrangement) -> Figure | None:
-    """The epsilon of an example that a membership attack's AUC comes to over the one that DP-SGD claims, at its delta."""
+def audit_by_attacks(arr: Arrangement, claim: Metric) -> Figure | None:
+    """The epsilon that an attack's AUC comes to (`Metric.measure`) over the one that is claimed, at its delta."""
     audits = {}
-    for trial in arr.trials if arr.has("epsilon_example") else ():
+    for trial in arr.trials if arr.has(claim.name) else ():
         table = arr.results.frame(trial, "attacks", ("attack", "round", "metric", "value", "low", "high"))
         if table is None:
             continue
-        rows = table[(table["attack"] == PUBLISHED) & (table["metric"] == "epsilon_record")]
+        rows = table[(table["attack"] == PUBLISHED) & (table["metric"] == claim.measure)]
         rows = rows[rows["round"] == rows["round"].max()]
         if len(rows):
             worst = rows.loc[rows["value"].fillna(-1).idxmax()]
-            value, low, high = (_at_delta_of(trial, float(worst[name])) for name in ("value", "low", "high"))
-            audits[trial["id"]] = Audited(_number(trial, "epsilon_example"), value, low, high)
+            delta = _number(trial, claim.name.replace("epsilon", "delta"))
+            value, low, high = (_at_delta(float(worst[name]), delta) for name in ("value", "low", "high"))
+            audits[trial["id"]] = Audited(_number(trial, claim.name), value, low, high)
     note = (
         "points: the estimate from the AUC of the attack on the final model of one run; bars: its 95 % interval over examples; "
         "both at the delta of the claim; the claim is for all rounds and any attack, so below the line is no proof"
     )
-    return _against(arr, audits, "Claimed epsilon of an example, and what a membership attack finds", note)
+    return _against(arr, audits, f"Claimed epsilon of {claim.protects}, and what a membership attack finds", note)
 
 
-def _at_delta_of(trial: Row, epsilon: float) -> float:
-    """Return an attack's epsilon, which is stored at delta 1e-5, at the delta of the trial's claim."""
-    delta = _number(trial, "delta_example")
+def _at_delta(epsilon: float, delta: float) -> float:
+    """An attack's epsilon, which is stored at delta 1e-5, at another delta, if that is known."""
     if math.isnan(delta) or delta == DELTA or not math.isfinite(epsilon):
         return epsilon
     return epsilon_gdp(mu_gdp(epsilon, DELTA), delta) if epsilon else 0.0

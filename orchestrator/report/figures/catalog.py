@@ -1,7 +1,7 @@
 """The figures of a report, each a function of an `Arrangement` that returns None without data.
 
-No figure is about one component: what is drawn over accuracy, client by client, over the rounds and by setting is declared
-by metrics (`Metric.risk`, ``clients``, ``over_rounds``, ``final``). Only the papers' own figures are in a list.
+No figure is about one component: what is drawn over accuracy, client by client, over the rounds and by setting is declared by
+metrics (`Metric.risk`, ``clients``, ``over_rounds``, ``final``). Only the papers' own figures are in a list.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from orchestrator.metric_names import metrics
 from orchestrator.report import verdicts
 from orchestrator.report.data import Results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.attacks import attack_roc, audit, audit_example
+from orchestrator.report.figures.attacks import attack_roc, audit, audit_by_attacks, classifier_roc
 from orchestrator.report.figures.clients_exposed import clients_exposed
 from orchestrator.report.figures.curves import final, over_rounds
-from orchestrator.report.figures.papers import classifier_roc, curvature, motivation, weights
 from orchestrator.report.figures.trade_off import trade_off
 
 if TYPE_CHECKING:
@@ -32,17 +31,15 @@ def catalog() -> dict[str, Drawing]:
     """Every figure by name, in the order of the report."""
     declared = metrics().values()
     by_client = {f"{CLIENTS}{one.clients.column or one.name}": one for one in declared if one.clients}
+    by_attacks = {one.name.replace("epsilon", "audit"): one for one in declared if one.measure}
     return {
         "trade_off": trade_off,
         "attack_roc": attack_roc,
         **{name: partial(clients_exposed, of=one) for name, one in by_client.items()},
         "audit": audit,
-        "audit_example": audit_example,
+        **{name: partial(audit_by_attacks, claim=one) for name, one in by_attacks.items()},
         **{name: partial(over_rounds, title=name) for name in dict.fromkeys(m.over_rounds for m in declared) if name},
         **{name: partial(final, title=name) for name in dict.fromkeys(m.final for m in declared) if name},
-        "motivation": motivation,
-        "weights": weights,
-        "curvature": curvature,
         "classifier_roc": classifier_roc,
         VERDICTS: lambda arr: verdicts.forest(verdicts.of(arr.results)),
     }

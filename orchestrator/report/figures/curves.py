@@ -11,6 +11,7 @@ from orchestrator.metric_names import metric, ordered
 from orchestrator.report.data import Setting
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
 from orchestrator.report.figures.drawing import (
+    GRAY,
     IN_A_ROW,
     RATES,
     REFERENCE,
@@ -27,13 +28,17 @@ from orchestrator.report.figures.drawing import (
     panel_width,
     same_scale,
     scale,
+    stroke,
 )
+from orchestrator.report.numbers import Number, compare
+from orchestrator.report.published import counterpart, records
 from orchestrator.report.statistics import FEWEST, Estimate, estimate, limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+HOLLOW: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
 MOST_COLUMNS = 4  # positions that have a panel each; more of them are told apart by color
 
 
@@ -67,7 +72,10 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
 
 
 def final(arr: Arrangement, title: str) -> Figure | None:
-    """The final metrics that belong to a figure, by setting: means with intervals, or single runs."""
+    """The final metrics that belong to a figure, by setting: means with intervals, or single runs.
+
+    Hollow points are published values.
+    """
     names = [name for name in arr.results.metrics if metric(name).final == title and arr.has(name)]
     if not names:
         return None
@@ -76,17 +84,31 @@ def final(arr: Arrangement, title: str) -> Figure | None:
     width = panel_width(arr)
     across = max(1, min(IN_A_ROW, int(11 / width), len(names)))
     figure, axes = grid(arr, f"{_words(title)} at the end of the runs", headings, across, width)
+    published = {name: _published(arr, name) for name in names}
     for ax, (name, panel) in zip(axes, panels, strict=True):
         by_chance(ax, arr, panel, name)
         cells = {hue: [(x, arr.cell(panel, at, of)) for x, at, of in arr.places() if of == hue] for hue in arr.hues}
         for hue, places in cells.items():
             marks(ax, [(x, cell.estimate(name)) for x, cell in places], connected=arr.ordered, **arr.look(hue))
+        for x, at, hue in arr.places():
+            ids = {trial["id"] for trial in arr.cell(panel, at, hue).trials}
+            values = [one.printed for one in published[name] if {trial.id for trial in one.trials} <= ids]
+            if values:
+                ax.plot([x] * len(values), values, **arr.look(hue) | HOLLOW)
         categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
     rates = all(metric(name).unit == "fraction" and metric(name).direction for name in names)
     same_scale(axes, [scale(name) for name, _ in panels], RATES if rates else (-float("inf"), float("inf")))
     label_axes(axes, arr.axis_label, "", across)
     note = mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])
-    return legend(figure, handles(arr) + chance_handles(arr, names), note)
+    entries = [stroke("published", marker="o", color=GRAY, **HOLLOW)] if any(published.values()) else []
+    return legend(figure, handles(arr) + entries + chance_handles(arr, names), note)
+
+
+def _published(arr: Arrangement, name: str) -> list[Number]:
+    """The published values of a metric that have a counterpart in the sweep, without differences and averages over settings."""
+    printed = [(record, counterpart(record)) for record in records()]
+    direct = [record for record, one in printed if one and name in one.metrics and not (one.against or one.over)]
+    return compare(arr.results, direct)
 
 
 def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: Any) -> None:

@@ -26,7 +26,7 @@ from orchestrator.report.figures.drawing import (
     same_scale,
     stroke,
 )
-from orchestrator.report.risks import EPSILON, accuracy_of, risks
+from orchestrator.report.risks import accuracy_of, risks
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR
 
@@ -95,11 +95,11 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
             line = [cell for _, of, cell in cells if of == hue if len(_pairs(cell, accuracy, risk)) != 2]
             means = [[cell.estimate(name).mean for cell in line] for name in (accuracy, risk)]
             ax.plot(*means, color=arr.look(hue)["color"], linewidth=1, alpha=0.6, zorder=1)
-    if risk == EPSILON:
+    if metric(risk).protects:
         ax.set_yscale("log")
     ax.margins(x=0.08, y=0.12)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5))
-    label = metric(risk).label + ("" if risk == EPSILON else " (fraction)")
+    label = metric(risk).label + ("" if metric(risk).protects else " (fraction)")
     ax.set_xlabel(f"{full_label(accuracy)} (fraction), better →", fontsize=BODY)
     ax.set_ylabel(textwrap.fill(f"← better, {label}", int(HEIGHT * PER_INCH)), fontsize=BODY)
 

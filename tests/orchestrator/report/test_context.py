@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from orchestrator.report.comparison import compare, published_markdown
 from orchestrator.report.context import (
     guarantee_lines,
     refuted,
@@ -21,6 +20,7 @@ from orchestrator.report.context import (
     tuned_sentences,
 )
 from orchestrator.report.data import Results, Setting, read_results, results, rows
+from orchestrator.report.numbers import compare, published_markdown
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.record import SECRET_NOISE

@@ -25,7 +25,6 @@ from tests.support.synthetic_results import (
     CLIENTS,
     FINP,
     METRIC,
-    finp_tables,
     seal,
     write_alone,
     write_finp,
@@ -38,12 +37,9 @@ RATIO, TRANSFORM = "data.split.minority_ratio", "attacks.0.nonmember_transform"
 PAIR = ("objective.name", "aggregation.name")
 CLUSTERED = {"clustering.name": ["ifca", "ifca_mir"], RATIO: [0.1, 0.3], "seed": [0, 1, 2]}
 ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1, 2]}
-OF_GROUPS = "trade_off convergence accuracy accuracy_by_group membership_inference violations fairness motivation"
+OF_GROUPS = "trade_off convergence accuracy accuracy_by_group membership_inference violations fairness"
 OF_RISK = OF_GROUPS.replace("trade_off", "trade_off attack_roc clients_exposed_risk")
-OF_FINP = (
-    "trade_off clients_exposed_sia_accuracy convergence source_inference accuracy weights curvature classifier_roc "
-    "verdicts"
-)
+OF_FINP = "trade_off clients_exposed_sia_accuracy convergence source_inference accuracy classifier_roc verdicts"
 OF_NOISE = "trade_off convergence noise accuracy client_inference classifier_roc verdicts"
 SWEEPS = {
     "mnist": (lambda folder: write_sweep(folder, CLUSTERED), OF_GROUPS),
@@ -77,9 +73,11 @@ def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(drawn: 
     ("place", "expected"),
     [
         ("mnist accuracy_by_group", ["accuracy, majority clients (fraction)", "accuracy, minority model (fraction)"]),
-        ("mnist membership_inference", ["by chance (0.5)", "IFCA-MIR", "minority ratio (fraction of clients)"]),
+        (
+            "mnist membership_inference",
+            ["by chance (0.5)", "published", "IFCA-MIR", "minority ratio (fraction of clients)"],
+        ),
         ("mnist convergence", ["round", "minority ratio 0.1", "minority ratio 0.3", "bands: 95 % interval"]),
-        ("mnist motivation", ["published (Jung et al., Figure 1)", "majority model", "minority model", "0.5"]),
         ("grouped trade_off", ["risk of the minority's clients", "accuracy, minority clients", "minority ratio 0.3"]),
         ("grouped attack_roc", ["IFCA, minority ratio 0.1, majority model", "the attack behind the published risk"]),
         ("har source_inference", ["FinP-PCA", "mean SIA accuracy (fraction)", "EOD", "CoV", "FI", "by chance"]),
@@ -87,8 +85,6 @@ def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(drawn: 
             "har clients_exposed_sia_accuracy",
             ["by chance", "FinP (ALA)", "95 % binomial interval", "numbers of clients"],
         ),
-        ("har weights", ["weight in the average (fraction)", "rho", "fraction of all examples", "FinP_client"]),
-        ("har curvature", ["trace of the Hessian", "largest eigenvalue of the Hessian", "rank correlation 0.9"]),
         ("mri trade_off", ["aggregated accuracy (fraction), better →", "← better, CIA advantage", "by chance (0.2)"]),
         ("mri noise", ["standard deviation of the noise", "distance of models", "metric privacy"]),
         (
@@ -117,7 +113,7 @@ def test_figures_are_pictures_and_the_same_bytes_every_time() -> None:
     assert len({tuple(pixel) for pixel in pixels.reshape(-1, pixels.shape[2])[::7].tolist()}) > 20
 
 
-def test_figures_without_data_are_not_drawn(tmp_path: Path) -> None:
+def test_figures_without_data_are_not_drawn() -> None:
     judged = {"accuracy": 0.9, "test_accuracy": 0.9, "aggregated_accuracy": 0.9, "f1_macro": 0.8, "cia_auc": None}
     arr = arranged([judged | {"clustering.name": name} for name in ("none", "ifca")])
     assert [name for name, draw in catalog().items() if draw(arr)] == ["accuracy"]
@@ -125,9 +121,6 @@ def test_figures_without_data_are_not_drawn(tmp_path: Path) -> None:
         list(figures(results(Path("made_up"), rows([{"id": "t", "status": "diverged", "accuracy": None}]), (), {})))
         == []
     )
-    weighed = pd.DataFrame({"round": 1, "client": range(4), "examples": 10, "weight": 0.25})
-    arr = read(write_sweep(tmp_path / "s", {"seed": [0]}, tables=lambda *_: {"clients": weighed}))
-    assert catalog()["weights"](arr) is None  # every run says how much each client weighed
 
 
 # The arrangement
@@ -292,47 +285,24 @@ def test_rounds_are_means_with_bands_or_a_line_for_each_seed_beside_chance(tmp_p
     assert np.asarray(eod.lines[-1].get_ydata()) == pytest.approx(0.115)
 
 
-# The papers' own
+# Beside what was published
 
 
-def test_published_points_are_hollow_and_only_over_their_data(drawn: Drawn) -> None:
-    hollow = [line for line in drawn("mnist")["motivation"].axes[0].lines if line.get_markerfacecolor() == "none"]
-    points = sorted(tuple(place) for line in hollow for place in np.asarray(line.get_xydata()).tolist())
-    assert points == [(0.1, 0.515), (0.1, 0.81), (0.3, 0.63), (0.5, 0.52), (0.5, 0.52)]
+def test_published_values_are_hollow_and_only_beside_their_own_method_and_data(drawn: Drawn) -> None:
+    axes = drawn("mnist")["membership_inference"].axes
+    hollow = [[line for line in ax.lines if line.get_markerfacecolor() == "none"] for ax in axes]
+    places = [
+        sorted(tuple(at) for line in lines for at in np.asarray(line.get_xydata()).round(2).tolist())
+        for lines in hollow
+    ]
+    assert places == [
+        [(-0.08, 0.52)],
+        [(-0.08, 0.81), (0.92, 0.63)],
+    ]  # of IFCA's two models; not of the majority's at 0.3
     digits: dict[str, Any] = {"data.name": "digits", "clustering.name": "ifca", "mia_accuracy_minority": 0.7}
-    assert "published" not in texts(figure("motivation", arranged([{RATIO: ratio, **digits} for ratio in (0.1, 0.3)])))
-
-
-@pytest.mark.parametrize("partitions", [False, True])
-def test_weights_are_means_over_rounds_and_seeds_by_the_rank_of_clients_in_size(
-    tmp_path: Path, partitions: bool
-) -> None:
-    def tables(trial: Any, final: Any, rng: Any) -> dict[str, pd.DataFrame]:
-        made = finp_tables(trial, final, rng)
-        if partitions:  # each seed deals other examples to the same number
-            made["clients"]["examples"] += int(trial["seed"]) * 50 * (10 - made["clients"]["client"])
-        return made
-
-    folder = write_finp(tmp_path / "s", ONE, tables=tables)
-    by_client = [pd.read_parquet(path).groupby("client") for path in sorted(folder.glob("trials/*/clients.parquet"))]
-    orders = [table["examples"].first().sort_values().index for table in by_client]
-    assert (len({tuple(order) for order in orders}) > 1) == partitions
-    for ax, column in zip(figure("weights", read(folder)).axes, ("weight", "rho"), strict=True):
-        ranked = [table[column].mean()[order].to_numpy() for table, order in zip(by_client, orders, strict=True)]
-        assert np.asarray(ax.containers[0][0].get_ydata()) == pytest.approx(np.mean(ranked, axis=0))
-        assert -0.02 < ax.get_ylim()[0] < 0
-
-
-def test_curvatures_that_are_not_positive_are_counted_and_not_drawn(tmp_path: Path) -> None:
-    def tables(trial: Any, final: Any, rng: Any) -> dict[str, pd.DataFrame]:
-        made = finp_tables(trial, final, rng)
-        made["clients"].loc[:2, "lambda_max"] = [-1.0, 0.0, np.nan]
-        return made
-
-    one = figure("curvature", read(write_finp(tmp_path / "s", ONE, tables=tables)))
-    (ax,) = one.axes
-    assert "6 of 597 points" in texts(one) and len(np.asarray(ax.collections[0].get_offsets())) == 591
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert "published" not in texts(
+        figure("membership_inference", arranged([{RATIO: r, **digits} for r in (0.1, 0.3)]))
+    )
 
 
 def test_the_area_is_written_beside_each_mean_curve(tmp_path: Path) -> None:

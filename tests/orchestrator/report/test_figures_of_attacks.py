@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 from algorithms.auditing.epsilon import epsilon_gdp, estimate_of_auc, mu_gdp, mu_of_auc
 from orchestrator.report.data import results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.attacks import RED, audit, audit_example, step
+from orchestrator.report.figures.attacks import RED, audit, step
 from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.risks import risks
 from orchestrator.report.statistics import estimate
@@ -379,8 +379,9 @@ def test_a_run_is_where_its_claim_and_its_audit_put_it() -> None:
     assert stands is not None and "refuted" not in texts(stands)
 
 
-@pytest.mark.parametrize("draw", [audit, audit_example])
-def test_without_a_claim_or_an_audit_there_is_no_figure(draw: Any) -> None:
+@pytest.mark.parametrize("name", ["audit", "audit_example"])
+def test_without_a_claim_or_an_audit_there_is_no_figure(name: str) -> None:
+    draw = catalog()[name]
     assert draw(arranged([{"privacy.name": "none", "epsilon_audit": 5000.0, "accuracy": 0.9}])) is None
     assert draw(arranged([{"privacy.name": "global_dp", "epsilon": 5.0, "accuracy": 0.9}])) is None
     assert draw(arranged([{"training.name": "dp_sgd", "epsilon_example": 5.0, "epsilon_audit": 900.0}])) is None
@@ -395,7 +396,7 @@ def attacked(folder: Path, table: list[tuple[str, int, float]], **more: Any) -> 
     frame.to_parquet(folder / "trials" / "a" / "attacks.parquet")
     arr = arrange(results(folder, rows([trial | {"epsilon_audit": 900.0}]), (), {}))
     assert arr is not None and audit(arr) is None
-    one = audit_example(arr)
+    one = catalog()["audit_example"](arr)
     assert one is not None and unreadable(one) == ([], [])
     return one.axes[0]
 

@@ -11,8 +11,7 @@ from orchestrator.report import NoResultsError, write_page, write_report
 from orchestrator.results.log import MANIFEST, Log
 from tests.support.synthetic_results import seal, write_sweep
 
-PUBLISHED = ["published.csv", "published.md"]
-TABLES = ["summary.csv", "summary.md", "differences.md", *PUBLISHED]
+TABLES = ["summary.csv", "summary.md", "differences.md", "published.csv", "published.md"]
 SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
 
 
@@ -73,10 +72,8 @@ def test_a_report_follows_its_trials_and_forgets_figures_without_data(tmp_path: 
 
 def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses={0: "diverged", 1: "failed"})
-    assert [file.name for file in write_report(folder)] == [*TABLES[:2], *PUBLISHED, "s.html"]
+    assert [file.name for file in write_report(folder)] == [*TABLES[:2], "s.html"]
     assert "2 trials: 1 diverged, 1 failed." in (folder / "report" / "summary.md").read_text()
-    assert [file.name for file in write_report(folder, published=False)] == [*TABLES[:2], "s.html"]
-    assert len(list((folder / "report").iterdir())) == 4
 
 
 def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from orchestrator.report import verdicts as rule
 from orchestrator.report.data import Results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import catalog
-from orchestrator.report.verdicts import Effect, Part, Trial
+from orchestrator.report.measured import Trial, read_trials
+from orchestrator.report.verdicts import Effect, Part
 from orchestrator.results.paths import Folder
 from orchestrator.tracking.projection import project_sweep
 from tests.support.pages import ROOT
@@ -236,7 +237,7 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
         }
     )
     table.to_parquet(tmp_path / "some.parquet")
-    trials, notes = rule.read_trials([tmp_path])
+    trials, notes = read_trials([tmp_path])
     assert [one.id for one in trials] == ["c"] and len(notes) == 2
 
 
@@ -260,7 +261,7 @@ def test_the_page_of_verdicts_is_what_the_command_makes(
 
 
 def test_a_sweep_without_any_trial_of_a_claim(grouped: Arrangement) -> None:
-    trials, _ = rule.read_trials([grouped.results.folder])
+    trials, _ = read_trials([grouped.results.folder])
     assert trials and all(set(one.readings.values()) == {rule.NOT_TESTED} for one in rule.verdicts(trials))
     assert rule.forest(rule.verdicts(trials)) is None
 

@@ -1,0 +1,126 @@
+"""Finished trials of any number of sweeps, as the papers' numbers and claims look at them: runs by dotted key, with metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.report.data import DEAL, SLOT_NAMES, Results, Row, Value, read_results, text
+
+# Fields that change no result, or only which random numbers are drawn.
+IRRELEVANT = (
+    *("seed", "evaluate_every", "data.revision", "training.device", "training.threads", "training.clients_per_job"),
+    "training.backend",
+)
+
+Run = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One finished trial: the hash of its run, the fields of the run by dotted key, and the final metrics."""
+
+    id: str
+    run: Run
+    metrics: Mapping[str, float]
+
+    @property
+    def pair(self) -> tuple[Any, Any]:
+        """The seed of the partition, and of the run."""
+        partition = self.run.get(DEAL)
+        return (self.run.get("seed") if partition is None else partition, self.run.get("seed"))
+
+
+def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
+    """The finished trials of results folders and of folders with tables of measured trials, each trial once.
+
+    Args:
+        paths: folders ``RESULTS/<sweep>``, or folders of Parquet tables that have a trial's resolved run, as JSON, in the
+            column ``run`` (see ``benchmarks/evidence``).
+
+    Returns:
+        The trials, and a sentence for each thing that was left out.
+
+    Raises:
+        NoResultsError: a folder has neither.
+    """
+    import pandas as pd
+
+    trials: dict[str, Trial] = {}
+    notes = []
+    for path in paths:
+        tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
+        if tables:
+            frames = [one for one in map(pd.read_parquet, tables) if {"id", "status", "run"} <= set(one)]
+            rows = [(row, flat(json.loads(row["run"]))) for one in frames for row in one.to_dict("records")]
+            usable, left_out = _usable(rows, path.name)
+        else:
+            usable, left_out = trials_of(read_results(path))
+        notes += left_out
+        for trial in usable:
+            trials.setdefault(trial.id, trial)
+    return list(trials.values()), notes
+
+
+def trials_of(results: Results) -> tuple[list[Trial], list[str]]:
+    """The same of one sweep, with swept values also under the keys that the sweep has."""
+    rows = []
+    for trial in results.trials:
+        swept = {key: trial[key] for key in ("seed", *SLOT_NAMES, *results.keys) if trial.get(key) is not None}
+        rows.append((trial, swept | flat(results.configs.get(trial["id"]) or {})))
+    return _usable(rows, results.name)
+
+
+def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], list[str]]:
+    """The finished trials whose noise can be drawn again, and a sentence for each reason to leave others out."""
+    unfinished = sum(row["status"] != "finished" for row, _ in rows)
+    secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
+    notes = []
+    if unfinished:
+        notes.append(f"{name}: {unfinished} of {len(rows)} trials have not finished; they are not used")
+    if secret:
+        notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
+    return [
+        Trial(row["id"], run, {key: value for key, value in row.items() if isinstance(value, float | int)})
+        for row, run in rows
+        if row["status"] == "finished" and run.get("privacy.noise") != "secret"
+    ], notes
+
+
+def flat(run: Mapping[str, Any]) -> Run:
+    """A resolved run by dotted key; attacks by name, and ``attacks`` empty if there is none."""
+    return {"attacks": run.get("attacks") or []} | dict(_leaves(run))
+
+
+def _leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
+    if isinstance(config, list) and config and all(isinstance(one, Mapping) and "name" in one for one in config):
+        config = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in config}
+    if not isinstance(config, Mapping):
+        yield inside, config
+        return
+    for key, value in config.items():
+        yield from _leaves(value, f"{inside}.{key}" if inside else str(key))
+
+
+def agrees(value: Value, wanted: Value) -> bool:
+    """Whether a value is the wanted one, one of several (``one_of``), or large enough (``at_least``)."""
+    if not isinstance(wanted, Mapping):
+        return text(value) == text(wanted)
+    if "one_of" in wanted:
+        return any(agrees(value, one) for one in wanted["one_of"])
+    return isinstance(value, int | float) and value >= wanted["at_least"]
+
+
+def matches(run: Run, conditions: Mapping[str, Value], read: bool = False) -> bool:
+    """Whether a run has all wanted values, or with ``read`` those of the fields that it reads."""
+    return all(agrees(run.get(key), wanted) for key, wanted in conditions.items() if key in run or not read)
+
+
+def differing(trials: Sequence[Trial], free: Iterable[str] = ()) -> list[str]:
+    """The fields that all runs read and in which they differ, but for seeds, what changes no result, and ``free`` slots."""
+    shared = set.intersection(*(set(trial.run) for trial in trials)) if trials else set()
+    keys = (key for key in shared - {*IRRELEVANT, DEAL} if key.split(".")[0] not in free)
+    return sorted(key for key in keys if len({json.dumps(trial.run[key]) for trial in trials}) > 1)
