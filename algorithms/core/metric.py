@@ -121,8 +121,7 @@ class Metric:
         bound: "upper" if it is proved that the truth is no more, as of an epsilon, which is then rounded up; "lower" if it
             is no less, which is rounded down; None for measurements.
         protects: whom it guarantees something, such as "a client"; the column with ``guarantee`` for ``epsilon`` in its name
-            says under which assumption, and one with ``delta`` may have its delta.
-        measure: what attacks measure of the same, in ``attacks.parquet`` at delta 1e-5, which a figure shows beside it.
+            says under which assumption.
         audits: the metric of the guarantee that it audits: a value of its interval above that one refutes it.
         risk: what makes it an attack's risk; None if it is none.
         clients: how its values for single clients are drawn; None if there are none.
@@ -144,7 +143,6 @@ class Metric:
     chance: float | str | None = None
     bound: Bound = None
     protects: str = ""
-    measure: str = ""
     audits: str = ""
     risk: Risk | None = None
     clients: PerClient | None = None

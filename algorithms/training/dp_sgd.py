@@ -65,7 +65,6 @@ METRICS = (
         table=TABLE,
         bound="upper",
         protects="an example",
-        measure="epsilon_record",
         reading=READING,
     ),
     Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),

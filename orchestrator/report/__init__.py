@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from io import BytesIO
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,7 @@ def page_path(folder: Path) -> Path:
     return Folder(Path(folder)).report / f"{Path(folder).name}.html"
 
 
-def write_report(folder: Path, published: bool = True, formats: Sequence[Format] = ("png",)) -> list[Path]:
+def write_report(folder: Path, formats: Sequence[Format] = ("png",)) -> list[Path]:
     """Write the report of a sweep to ``folder``/report/, unless it is there and nothing has changed.
 
     Trials that did not finish are counted and listed. A figure is written only if its data exist, a table of differences
@@ -42,7 +41,6 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
 
     Args:
         folder: the results folder of the sweep.
-        published: also compare the measured numbers with the published ones.
         formats: the formats of the figures.
 
     Returns:
@@ -52,10 +50,11 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
         NoResultsError: there are no results.
         WriteError: the report cannot be written.
     """
-    with _below(Path(folder)) as target:
+    target = Folder(Path(folder)).report
+    with refusals(target, "could not be written"):
         results = read_results(Path(folder))
         formats = sorted(formats)
-        inputs = {"inputs": _digest(results), "published": published, "formats": formats}
+        inputs = {"inputs": _digest(results), "formats": formats}
         try:
             earlier = read_manifest(target, results.name)
             if earlier.facts == inputs and damage_of(target) is None:
@@ -63,42 +62,46 @@ def write_report(folder: Path, published: bool = True, formats: Sequence[Format]
         except (FileNotFoundError, DamageError):
             earlier = None
         log = Log(target, results.name)
-        _write_files(results, log, published, formats)
+        for name, content in _contents(results, formats):
+            log.append(name, content)
         log.finish(inputs)
         for stale in () if earlier is None else earlier.parts.keys() - log.parts.keys():
             remove(target / stale)
         return [target / name for name in log.parts]
 
 
-@contextmanager
-def _below(folder: Path) -> Iterator[Path]:
-    """The folder of a sweep's report, and WriteError for whatever the system refuses there."""
-    with refusals(Folder(folder).report, "could not be written"):
-        yield Folder(folder).report
+def write_page(folder: Path) -> Path:
+    """Write only the page of a sweep, and return its file. Raises like `write_report`."""
+    with refusals(Folder(Path(folder)).report, "could not be written"):
+        *_, (_, content) = _contents(read_results(Path(folder)), ())
+        write_atomically(page_path(folder), content)
+    return page_path(folder)
 
 
 def _digest(results: Results) -> str:
     """A digest of all that a report is made from: the sweep, its trials, declared metrics, and the report's own code."""
-    found = hashlib.blake2b(repr((results.name, results.trials, metrics())).encode(), digest_size=DIGEST_BYTES)
+    digest = hashlib.blake2b(repr((results.name, results.trials, metrics())).encode(), digest_size=DIGEST_BYTES)
     for folder in (results.folder, *(Folder(results.folder).trial(trial["id"]).path for trial in results.trials)):
         with suppress(FileNotFoundError, DamageError):
-            found.update(read_manifest(folder).digest.encode())
-    for file in sorted(one for one in Path(__file__).parent.rglob("*.*") if one.suffix in CODE):
-        found.update(file.read_bytes())
-    return found.hexdigest()
+            digest.update(read_manifest(folder).digest.encode())
+    for file in sorted(path for path in Path(__file__).parent.rglob("*.*") if path.suffix in CODE):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
-def _write_files(results: Results, log: Log, published: bool, formats: Sequence[Format]) -> None:
-    """Append tables, figures and at last the page; tables without a line are left out, except for the summary."""
-    from orchestrator.report.figures.catalog import figures
-    from orchestrator.report.figures.drawing import save, svg
+def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of tables, figures (those of the page without formats) and at last the page.
+
+    Tables without a line are left out, except for the summary.
+    """
+    from orchestrator.report.figures.catalog import catalog, figures
+    from orchestrator.report.figures.drawing import drawn
     from orchestrator.report.frame import contrasts, tidy
     from orchestrator.report.numbers import compare, published_csv, published_markdown
     from orchestrator.report.page import is_shown, page
     from orchestrator.report.summary import attacks_markdown, csv_text, differences_markdown, summary_markdown
 
-    paired = contrasts(results)
-    compared = compare(results) if published else []
+    paired, compared = contrasts(results), compare(results)
     frame = tidy(results, paired)
     tables = {
         "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
@@ -108,30 +111,10 @@ def _write_files(results: Results, log: Log, published: bool, formats: Sequence[
         "published.csv": published_csv(compared) if compared else "",
         "published.md": published_markdown(results, compared) if compared else "",
     }
-    for name, content in tables.items():
-        if content:
-            log.append(name, content.encode())
+    yield from ((name, content.encode()) for name, content in tables.items() if content)
     drawings = {}
-    for name, figure in figures(results):
-        for form in formats:
-            save(figure, buffer := BytesIO(), form=form)
-            log.append(f"{name}.{form}", buffer.getvalue())
+    for name, figure in figures(results, [name for name in catalog() if formats or is_shown(name)]):
+        yield from ((f"{name}.{form}", drawn(figure, form)) for form in formats)
         if is_shown(name):
-            drawings[name] = svg(figure)
-    log.append(page_path(results.folder).name, page(results, drawings, paired, compared).encode())
-
-
-def write_page(folder: Path) -> Path:
-    """Write only the page of a sweep, and return its file. Raises like `write_report`."""
-    from orchestrator.report.figures.catalog import catalog, figures
-    from orchestrator.report.figures.drawing import svg
-    from orchestrator.report.frame import contrasts
-    from orchestrator.report.numbers import compare
-    from orchestrator.report.page import is_shown, page
-
-    with _below(Path(folder)):
-        results = read_results(Path(folder))
-        drawings = {name: svg(figure) for name, figure in figures(results, set(filter(is_shown, catalog())))}
-        content = page(results, drawings, contrasts(results), compare(results))
-        write_atomically(page_path(folder), content.encode())
-    return page_path(folder)
+            drawings[name] = drawn(figure, "svg").decode()
+    yield page_path(results.folder).name, page(results, drawings, paired, compared).encode()

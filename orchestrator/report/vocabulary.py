@@ -13,12 +13,10 @@ from orchestrator.report.data import Value, text
 
 KEYS = {
     "data.name": "dataset",
-    "data.split.minority_ratio": "minority ratio",
     "data.split.minority": "minority range",
     "data.split.majority": "majority range",
     "data.split.preset": "split",
 }
-UNITS = {"data.split.minority_ratio": "fraction of clients"}
 
 # The slots that define an algorithm, the most important first. Data set and model are not part of an algorithm.
 ALGORITHM = ("clustering.name", "privacy.name", "objective.name", "aggregation.name", "training.name")

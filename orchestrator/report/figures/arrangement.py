@@ -1,9 +1,9 @@
 """Where each trial stands in a figure: by color, along the axis, or in a panel of its own, from the settings that vary.
 
-The first swept slot of an algorithm is the color, with the fields that not all of its components have; the minority ratio,
-or else the most suitable other key, is the horizontal axis; every combination of the remaining keys has a panel. Keys that
-always change together count as one. In a figure of methods, color shows every variant of the algorithm, and nothing is
-along the axis.
+The first swept slot of an algorithm is the color, with the fields that not all of its components have; the first other key
+with numbers, or else the most suitable one, is the horizontal axis; every combination of the remaining keys has a panel.
+Keys that always change together count as one. In a figure of methods, color shows every variant of the algorithm, and
+nothing is along the axis.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, s
 from orchestrator.report.vocabulary import (
     ALGORITHM,
     PAIR,
-    UNITS,
     component_label,
     key_labels,
     method_label,
@@ -28,7 +27,6 @@ from orchestrator.report.vocabulary import (
 
 MOST_COLORS = 8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-AXES = ("data.split.minority_ratio", "data.split.minority", "data.split.majority")
 
 Keys = tuple[str, ...]
 Point = tuple[Value, ...]
@@ -143,15 +141,8 @@ class Arrangement:
 
     @property
     def axis_label(self) -> str:
-        """The label of the horizontal axis, with units."""
-        units = dict.fromkeys(unit for key in self.axis if (unit := self._unit(key)))
-        return " / ".join(key_labels(self.axis)) + (f" ({', '.join(units)})" if units else "")
-
-    def _unit(self, key: str) -> str:
-        if key not in ("data.split.minority", "data.split.majority"):
-            return UNITS.get(key, "")
-        transform = self.results.value(self.trials[0], "data.split.transform")
-        return {"rotation": "degrees", "brightness": "factor"}.get(text(transform), "")
+        """The label of the horizontal axis."""
+        return " / ".join(key_labels(self.axis))
 
     @property
     def datasets(self) -> str:
@@ -236,16 +227,14 @@ def _partial(trials: tuple[Row, ...], slot: str, varied: list[str]) -> list[str]
 
 
 def _axis(trials: tuple[Row, ...], keys: list[str]) -> Keys:
-    """The key for the axis, with the keys that always change together with it: ratios, then numbers, then components."""
+    """The first key with numbers or ranges, or else components, with the keys that always change together with it."""
 
     def rank(key: str) -> int:
-        if key in AXES:
-            return AXES.index(key)
-        numbers = all(isinstance(trial.get(key), int | float) for trial in trials)
-        return 10 if numbers else 20 if key in SLOT_NAMES and key != "data.name" else 30
+        values = [trial.get(key) for trial in trials]
+        numbers = all(
+            isinstance(one, int | float) for value in values for one in (value if isinstance(value, list) else [value])
+        )
+        return 0 if numbers else 1 if key in SLOT_NAMES and key != "data.name" else 2
 
-    if not keys:
-        return ()
-    first = min(keys, key=lambda key: (rank(key), keys.index(key)))
-    same = [key for key in keys if _decide(trials, (first,), key) and _decide(trials, (key,), first)]
-    return tuple(sorted(same, key=lambda key: (AXES.index(key) if key in AXES else len(AXES), key)))
+    first = min(keys, key=rank, default="")
+    return tuple(key for key in keys if _decide(trials, (first,), key) and _decide(trials, (key,), first))

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from algorithms.auditing.epsilon import DELTA, epsilon_gdp, mu_gdp
-from algorithms.core.metric import Metric
 from orchestrator.metric_names import kind, metrics
 from orchestrator.report.context import REFUTED, VERDICT
 from orchestrator.report.data import Floats, Row, Setting, text
@@ -244,34 +242,6 @@ def audit(arr: Arrangement) -> Figure | None:
     }
     note = "points: the estimate of one run; bars: its 95 % interval, if scores are normal; below the line is no proof"
     return _against(arr, audits, "Claimed epsilon of a client, and what canaries find in the releases", note)
-
-
-def audit_by_attacks(arr: Arrangement, claim: Metric) -> Figure | None:
-    """The epsilon that an attack's AUC comes to (`Metric.measure`) over the one that is claimed, at its delta."""
-    audits = {}
-    for trial in arr.trials if arr.has(claim.name) else ():
-        table = arr.results.frame(trial, "attacks", ("attack", "round", "metric", "value", "low", "high"))
-        if table is None:
-            continue
-        rows = table[(table["attack"] == PUBLISHED) & (table["metric"] == claim.measure)]
-        rows = rows[rows["round"] == rows["round"].max()]
-        if len(rows):
-            worst = rows.loc[rows["value"].fillna(-1).idxmax()]
-            delta = _number(trial, claim.name.replace("epsilon", "delta"))
-            value, low, high = (_at_delta(float(worst[name]), delta) for name in ("value", "low", "high"))
-            audits[trial["id"]] = Audited(_number(trial, claim.name), value, low, high)
-    note = (
-        "points: the estimate from the AUC of the attack on the final model of one run; bars: its 95 % interval over examples; "
-        "both at the delta of the claim; the claim is for all rounds and any attack, so below the line is no proof"
-    )
-    return _against(arr, audits, f"Claimed epsilon of {claim.protects}, and what a membership attack finds", note)
-
-
-def _at_delta(epsilon: float, delta: float) -> float:
-    """An attack's epsilon, which is stored at delta 1e-5, at another delta, if that is known."""
-    if math.isnan(delta) or delta == DELTA or not math.isfinite(epsilon):
-        return epsilon
-    return epsilon_gdp(mu_gdp(epsilon, DELTA), delta) if epsilon else 0.0
 
 
 def _against(arr: Arrangement, audits: Mapping[str, Audited], title: str, note: str) -> Figure | None:

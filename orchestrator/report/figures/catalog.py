@@ -14,7 +14,7 @@ from orchestrator.metric_names import metrics
 from orchestrator.report import verdicts
 from orchestrator.report.data import Results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.attacks import attack_roc, audit, audit_by_attacks, classifier_roc
+from orchestrator.report.figures.attacks import attack_roc, audit, classifier_roc
 from orchestrator.report.figures.clients_exposed import clients_exposed
 from orchestrator.report.figures.curves import final, over_rounds
 from orchestrator.report.figures.trade_off import trade_off
@@ -31,13 +31,11 @@ def catalog() -> dict[str, Drawing]:
     """Every figure by name, in the order of the report."""
     declared = metrics().values()
     by_client = {f"{CLIENTS}{one.clients.column or one.name}": one for one in declared if one.clients}
-    by_attacks = {one.name.replace("epsilon", "audit"): one for one in declared if one.measure}
     return {
         "trade_off": trade_off,
         "attack_roc": attack_roc,
         **{name: partial(clients_exposed, of=one) for name, one in by_client.items()},
         "audit": audit,
-        **{name: partial(audit_by_attacks, claim=one) for name, one in by_attacks.items()},
         **{name: partial(over_rounds, title=name) for name in dict.fromkeys(m.over_rounds for m in declared) if name},
         **{name: partial(final, title=name) for name in dict.fromkeys(m.final for m in declared) if name},
         "classifier_roc": classifier_roc,

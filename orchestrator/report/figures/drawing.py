@@ -10,7 +10,7 @@ import math
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import BytesIO
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import full_label
@@ -43,31 +43,25 @@ PER_INCH = 11  # characters of body text in an inch, on average
 RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 
-def save(figure: Figure, file: IO[bytes], form: Format = "png") -> None:
-    """Write a figure.
+def drawn(figure: Figure, form: Format = "png") -> bytes:
+    """The file of a figure.
 
     The first call computes the layout, which then stays, so that all forms of a figure look the same.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas = FigureCanvasAgg(figure)
+    canvas, file = FigureCanvasAgg(figure), BytesIO()
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
         figure.set_layout_engine("none")
     if form == "png":  # not savefig, which would draw everything a second time to compute the layout
         canvas.print_png(file, metadata={"Software": None})
-        return
-    with rc_context(SETTINGS):
-        figure.savefig(file, format=form, metadata=UNDATED[form], dpi=figure.dpi)
-
-
-def svg(figure: Figure) -> str:
-    """The figure as the text of an SVG file."""
-    buffer = BytesIO()
-    save(figure, buffer, "svg")
-    return buffer.getvalue().decode()
+    else:
+        with rc_context(SETTINGS):
+            figure.savefig(file, format=form, metadata=UNDATED[form], dpi=figure.dpi)
+    return file.getvalue()
 
 
 def grid(

@@ -12,9 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
-from algorithms.auditing.epsilon import epsilon_gdp, estimate_of_auc, mu_gdp, mu_of_auc
-from orchestrator.report.data import results, rows
-from orchestrator.report.figures.arrangement import Arrangement, arrange
+from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.attacks import RED, audit, step
 from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.risks import risks
@@ -379,40 +377,7 @@ def test_a_run_is_where_its_claim_and_its_audit_put_it() -> None:
     assert stands is not None and "refuted" not in texts(stands)
 
 
-@pytest.mark.parametrize("name", ["audit", "audit_example"])
-def test_without_a_claim_or_an_audit_there_is_no_figure(name: str) -> None:
-    draw = catalog()[name]
-    assert draw(arranged([{"privacy.name": "none", "epsilon_audit": 5000.0, "accuracy": 0.9}])) is None
-    assert draw(arranged([{"privacy.name": "global_dp", "epsilon": 5.0, "accuracy": 0.9}])) is None
-    assert draw(arranged([{"training.name": "dp_sgd", "epsilon_example": 5.0, "epsilon_audit": 900.0}])) is None
-
-
-def attacked(folder: Path, table: list[tuple[str, int, float]], **more: Any) -> Axes:
-    """The panel of one trial of DP-SGD whose attack found ``table``: subject, round and epsilon of an example."""
-    trial = {"id": "a", "status": "finished", "seed": 0, "training.name": "dp_sgd", "epsilon_example": 8.0, **more}
-    (folder / "trials" / "a").mkdir(parents=True)
-    columns = {"metric": "epsilon_record", "low": 0.1, "high": 1.0}
-    frame = pd.DataFrame([{"attack": a, "round": r, "value": v, **columns} for a, r, v in table])
-    frame.to_parquet(folder / "trials" / "a" / "attacks.parquet")
-    arr = arrange(results(folder, rows([trial | {"epsilon_audit": 900.0}]), (), {}))
-    assert arr is not None and audit(arr) is None
-    one = catalog()["audit_example"](arr)
-    assert one is not None and unreadable(one) == ([], [])
-    return one.axes[0]
-
-
-def test_an_example_is_held_against_the_attack_on_the_final_model(tmp_path: Path) -> None:
-    """Not against canaries, which are clients; of several models, against the one that leaves most."""
-    table = [("risk", 5, 9.0), ("risk", 10, 0.7), ("risk", 10, 0.4), ("maximum", 10, 3.0)]
-    assert marked(attacked(tmp_path, table)) == {(8.0, 0.7)}
-
-
-@pytest.mark.parametrize("delta", [1e-7, 1e-5, 1e-3])
-def test_an_attack_is_held_against_a_claim_at_the_delta_of_the_claim(tmp_path: Path, delta: float) -> None:
-    """The stored epsilon of the AUC is at delta 1e-5; at another delta it is that of the same AUC."""
-    ax = attacked(tmp_path, [("risk", 10, estimate_of_auc(0.76).epsilon)], delta_example=delta)
-    expected = epsilon_gdp(mu_of_auc(0.76), delta)
-    assert marked(ax) == {(8.0, round(expected, 3))}
-    ends = {float(y) for bar in ax.containers for y in bar.lines[2][0].get_segments()[0][:, 1]}
-    lower, upper = (epsilon_gdp(mu_gdp(end, 1e-5), delta) for end in (0.1, 1.0))
-    assert (min(ends), max(ends)) == (pytest.approx(lower), pytest.approx(max(upper, expected)))
+def test_without_a_claim_or_an_audit_there_is_no_figure() -> None:
+    assert audit(arranged([{"privacy.name": "none", "epsilon_audit": 5000.0, "accuracy": 0.9}])) is None
+    assert audit(arranged([{"privacy.name": "global_dp", "epsilon": 5.0, "accuracy": 0.9}])) is None
+    assert audit(arranged([{"training.name": "dp_sgd", "epsilon_example": 5.0, "epsilon_audit": 900.0}])) is None

@@ -56,7 +56,7 @@ def test_a_report_is_written_again_if_anything_of_it_has_changed_and_gives_the_s
     monkeypatch.setattr("orchestrator.report.figures.catalog.figures", drawn)
     assert write_report(folder) == files  # nothing has changed
     with pytest.raises(AssertionError, match="drawn again"):
-        write_report(folder, published=False)
+        write_report(folder, formats=("svg",))
 
 
 def test_a_report_follows_its_trials_and_forgets_figures_without_data(tmp_path: Path) -> None:
