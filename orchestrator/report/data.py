@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -150,27 +150,32 @@ def _is_setting(column: str, table: Sequence[Row]) -> bool:
 
 
 def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
-    """The column itself or, of mappings, the columns of their entries that differ and do not follow from ``name``."""
-    values = [_by_name(value) for value in values]
-    if not any(isinstance(value, dict) for value in values):
+    """The column itself or, of mappings, the columns of their fields that differ and do not follow from ``name``."""
+    fields = [dict(leaves(value, key)) for value in values]
+    if all(set(one) == {key} for one in fields):
         return {key: values}
-    parts = [value if isinstance(value, dict) else {"name": value} for value in values]
-    columns = {name: [part.get(name) for part in parts] for name in dict.fromkeys(n for part in parts for n in part)}
+    fields = [{f"{key}.name": one[key]} if set(one) == {key} else one for one in fields]
+    columns = {
+        name: [one.get(name) for one in fields] for name in dict.fromkeys(name for one in fields for name in one)
+    }
     varied = {name: column for name, column in columns.items() if len(set(map(text, column))) > 1}
-    names = [text(name) for name in columns.get("name", ())] if "name" in varied else []
-    found: dict[str, list[Value]] = {}
-    for name, column in varied.items():
-        follows = names and len(set(names)) == len(set(zip(names, map(text, column), strict=True)))
-        if name == "name" or not follows:
-            found |= _expanded(f"{key}.{name}", column)
-    return found
+    names = [text(name) for name in varied.get(f"{key}.name", ())]
+
+    def follows(column: list[Value]) -> bool:
+        return len(set(names)) == len(set(zip(names, map(text, column), strict=True)))
+
+    return {name: column for name, column in varied.items() if name == f"{key}.name" or not (names and follows(column))}
 
 
-def _by_name(value: Value) -> Value:
-    """Turn a list of components into a mapping by name; leave anything else unchanged."""
-    if isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value):
-        return {item["name"]: item for item in value}
-    return value
+def leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
+    """The fields of a run, or of its part ``inside``, by dotted key. Attacks are entered by name."""
+    if isinstance(config, list) and config and all(isinstance(one, Mapping) and "name" in one for one in config):
+        config = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in config}
+    if not isinstance(config, Mapping):
+        yield inside, config
+        return
+    for key, value in config.items():
+        yield from leaves(value, f"{inside}.{key}" if inside else str(key))
 
 
 Trials: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.report.data import DEAL, SLOT_NAMES, Results, Row, Value, read_results, text
+from orchestrator.report.data import DEAL, SLOT_NAMES, Results, Row, Value, leaves, read_results, text
 
 # Fields that change no result, or only which random numbers are drawn.
 IRRELEVANT = (
@@ -92,17 +92,7 @@ def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], li
 
 def flat(run: Mapping[str, Any]) -> Run:
     """A resolved run by dotted key; attacks by name, and ``attacks`` empty if there is none."""
-    return {"attacks": run.get("attacks") or []} | dict(_leaves(run))
-
-
-def _leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
-    if isinstance(config, list) and config and all(isinstance(one, Mapping) and "name" in one for one in config):
-        config = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in config}
-    if not isinstance(config, Mapping):
-        yield inside, config
-        return
-    for key, value in config.items():
-        yield from _leaves(value, f"{inside}.{key}" if inside else str(key))
+    return {"attacks": run.get("attacks") or []} | dict(leaves(run))
 
 
 def agrees(value: Value, wanted: Value) -> bool:
