@@ -15,18 +15,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from orchestrator.metric_names import metric
-from orchestrator.report import verdicts
-from orchestrator.report.context import (
-    BY_CHANCE,
-    DASH,
-    audited,
-    audits,
-    chance_metric,
-    full_label,
-    guessing,
-    readings,
-    sentence,
-)
+from orchestrator.report import context, verdicts
 from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
@@ -114,7 +103,10 @@ def is_shown(name: str) -> bool:
 
 def _settings(results: Results) -> Grid:
     names = main_metrics(results)
-    heads = [f"{full_label(name)}{f' {BY_CHANCE}' * bool(chance_metric(metric(name), results))}" for name in names]
+    heads = [
+        f"{context.full_label(name)}{f' {context.BY_CHANCE}' * bool(context.chance_metric(metric(name), results))}"
+        for name in names
+    ]
     (seeds, *columns) = metric_columns(results, map(metric, names), "runs")
     return _grid(results, [seeds, *((head, cell) for head, (_, cell) in zip(heads, columns, strict=True))])
 
@@ -123,7 +115,7 @@ def _grid(results: Results, columns: Columns) -> Grid:
     """A line for each setting: its swept values, or a word for the whole sweep, and columns of numbers."""
     swept = len(results.keys) or 1
     head, lines = by_setting(results, columns if results.keys else [("setting", lambda _: WHOLE), *columns])
-    shown = [[*(cell or DASH for cell in line[:swept]), *line[swept:]] for line in lines]
+    shown = [[*(cell or context.DASH for cell in line[:swept]), *line[swept:]] for line in lines]
     return Grid(head, shown, range(swept, len(head)))
 
 
@@ -131,9 +123,9 @@ def _reading(results: Results) -> str:
     """How to read the table of settings, as far as it has claims and values by chance."""
     shown = [metric(name) for name in main_metrics(results)]
     claims = any(one.bound == "upper" for one in shown)
-    beside = any(chance_metric(one, results) for one in shown)
-    chance = guessing([(one.label, one) for one in shown], results)
-    own = [sentence(line) for line in (*readings(results, [one.name for one in shown]), chance)]
+    beside = any(context.chance_metric(one, results) for one in shown)
+    chance = context.guessing([(one.label, one) for one in shown], results)
+    own = [context.sentence(line) for line in (*context.readings(results, [one.name for one in shown]), chance)]
     return " ".join(filter(None, (READING, CLAIMED if claims else "", BESIDE if beside else "", *own)))
 
 
@@ -151,12 +143,12 @@ def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any
 
 def _audits(results: Results) -> Grid | None:
     """Claimed, estimated and certified value of each setting, and the verdict; None if no claim was audited."""
-    measured = [one for one in audits(results) if results.has(one.audits)]
+    measured = [one for one in context.audits(results) if results.has(one.audits)]
     if not measured:
         return None
     shown = [metric(measured[0].audits), *measured]
     columns = [(one.label, partial(metric_cell, metric=one, results=results)) for one in shown]
-    grid = _grid(results, [*columns, ("verdict", lambda setting: audited(setting) or DASH)])
+    grid = _grid(results, [*columns, ("verdict", lambda setting: context.audited(setting) or context.DASH)])
     return grid._replace(numbers=list(grid.numbers)[:-1])
 
 

@@ -21,22 +21,7 @@ import yaml
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
 from datasets.federation import printable
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.context import (
-    adversary_sentence,
-    attack_names,
-    audited,
-    audits,
-    capital,
-    chance_of,
-    epsilons,
-    full_label,
-    guarantee_lines,
-    overrides,
-    partition_line,
-    sentence,
-    trial_notes,
-    tuned_sentences,
-)
+from orchestrator.report import context
 from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
 from orchestrator.report.numbers import Number, compare
@@ -127,8 +112,8 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
     if risk is None:
         return _without_attack(results)
     declared = metric(risk.name).risk
-    words = (declared.words if declared else "") or f"{capital(metric(risk.name).label)}:"
-    chances = {number(chance, 3) for one in risk.settings if (chance := chance_of(one, risk.name)) is not None}
+    words = (declared.words if declared else "") or f"{context.capital(metric(risk.name).label)}:"
+    chances = {number(chance, 3) for one in risk.settings if (chance := context.chance_of(one, risk.name)) is not None}
     by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
     sides = Counter(side for one in risk.settings if (side := _side(one, risk.name)))
     several = f" of {len(risk.settings)} settings" if len(risk.settings) > 1 else ""
@@ -139,19 +124,21 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
 
 def _without_attack(results: Results) -> str:
     """The headline of a sweep without a risk: its attacks, its epsilons, if it states any, and its accuracy."""
-    attacks = dict.fromkeys(name for one in results.settings for trial in one.finished for name in attack_names(trial))
+    attacks = dict.fromkeys(
+        name for one in results.settings for trial in one.finished for name in context.attack_names(trial)
+    )
     words = [f"Attacks without a risk that can be stated: {', '.join(attacks)}." if attacks else "No attack was made."]
     accuracy = next(filter(results.has, ("accuracy", "aggregated_accuracy")), "")
-    for name in filter(results.has, (*epsilons(), accuracy)):
+    for name in filter(results.has, (*context.epsilons(), accuracy)):
         settings = baseline_settings(results, name) if name == accuracy else results.settings
         settings = [setting for setting in settings if setting.measured(name)]
-        words.append(f"{capital(full_label(name))}: {_ends(results, settings, name)}.")
+        words.append(f"{context.capital(context.full_label(name))}: {_ends(results, settings, name)}.")
     return " ".join(words)
 
 
 def _side(setting: Setting, name: str) -> str:
     """On which side of the value by chance the interval over runs lies, one of `SIDES`; empty if there is no interval."""
-    found, chance = setting.estimate(name), chance_of(setting, name)
+    found, chance = setting.estimate(name), context.chance_of(setting, name)
     if chance is None or found.n < FEWEST:
         return ""
     return "above" if found.low > chance else "below" if found.high < chance else "around"
@@ -216,16 +203,20 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
     lines = list[str]()
     if risk and risk.accuracy:
         having = [setting for setting in risk.settings if setting.measured(risk.accuracy)]
-        lines += [f"{capital(full_label(risk.accuracy))}: {_ends(results, having, risk.accuracy)}."] * bool(having)
+        lines += [
+            f"{context.capital(context.full_label(risk.accuracy))}: {_ends(results, having, risk.accuracy)}."
+        ] * bool(having)
     declared = [(one.name, one.clients) for one in metrics().values() if one.clients]
     for name, of in [(name, of) for name, of in declared if results.has(of.worst)][:1]:
         for setting in risk.settings[:MOST] if risk else ():
-            chance = chance_of(setting, of.worst)
+            chance = context.chance_of(setting, of.worst)
             if chance is not None and setting.measured(of.worst):
                 where = setting_label(results.keys, setting.values)
                 who = most_exposed(results, setting, of.column or name)
                 shown = filter(None, (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"))
-                lines.append(f"{capital(metric(of.worst).label)}{f' ({where})' if where else ''}: {'; '.join(shown)}.")
+                lines.append(
+                    f"{context.capital(metric(of.worst).label)}{f' ({where})' if where else ''}: {'; '.join(shown)}."
+                )
     return lines
 
 
@@ -266,9 +257,10 @@ def _difference(one: Contrast) -> str:
     kind, better = "higher" if one.difference.mean > 0 else "lower", metric(one.metric).direction
     judged = f" ({'better' if better == kind else 'worse'})" if better else ""
     p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.3f}"
+    where = f", {one.setting}" if one.setting else ""
     return (
-        f"{one.method} against {one.baseline}{f', {one.setting}' if one.setting else ''}: {full_label(one.metric)} {kind} by "
-        f"{_size(one)}{judged if one.significant else ', not significant'}; {one.difference.n} pairs, "
+        f"{one.method} against {one.baseline}{where}: {context.full_label(one.metric)} {kind} by {_size(one)}"
+        f"{judged if one.significant else ', not significant'}; {one.difference.n} pairs, "
         f"{p}{' (Holm)' if one.tests > 1 else ''}."
     )
 
@@ -284,12 +276,14 @@ def _claims(results: Results) -> list[str]:
     """What audits find beside what is claimed, a sentence for each setting with both."""
     lines = list[str]()
     for setting in results.settings:
-        shown = [one for one in audits(results) if setting.measured(one.name) and setting.measured(one.audits)]
+        shown = [one for one in context.audits(results) if setting.measured(one.name) and setting.measured(one.audits)]
         if shown:
-            where = capital(setting_label(results.keys, setting.values)) or "All runs"
+            where = context.capital(setting_label(results.keys, setting.values)) or "All runs"
             claim = f"{metric(shown[0].audits).label} {value_of(results, setting, shown[0].audits)} is claimed"
             values = ", ".join(f"{one.label} {value_of(results, setting, one.name)}" for one in shown)
-            lines.append(f"{where}: {claim}; {values}{f': {audited(setting)}' if audited(setting) else ''}.")
+            lines.append(
+                f"{where}: {claim}; {values}{f': {context.audited(setting)}' if context.audited(setting) else ''}."
+            )
     return lines
 
 
@@ -324,23 +318,23 @@ def question(results: Results, sweep: str) -> str:
 
 def limits(results: Results) -> tuple[str, ...]:
     """What the numbers do not say: adversaries, guarantees with their assumptions, what was not measured."""
-    who = adversary_sentence(results)
+    who = context.adversary_sentence(results)
     missing = ", ".join(kind.lower() for kind in KINDS if not _measured(results, kind))
     few = sum(len(setting.finished) < FEWEST for setting in results.settings)
     finished = all(trial["status"] == "finished" for trial in results.trials)
     lines = [
         *((who, LOWER_BOUND) if who else ()),
-        *(guarantee_lines(results) or ["no setting protects anybody by noise, so there is no guarantee"]),
+        *(context.guarantee_lines(results) or ["no setting protects anybody by noise, so there is no guarantee"]),
         f"not measured: {missing}" if missing else "",
-        *tuned_sentences(results.folder, results.trials),
-        partition_line(results),
+        *context.tuned_sentences(results.folder, results.trials),
+        context.partition_line(results),
         f"{few} of {len(results.settings)} settings have fewer than {FEWEST} finished runs, so no interval"
         if few
         else "",
         "" if finished else state_line(results.trials),
-        *trial_notes(results.trials),
+        *context.trial_notes(results.trials),
     ]
-    return tuple(sentence(line) for line in lines if line)
+    return tuple(context.sentence(line) for line in lines if line)
 
 
 def _measured(results: Results, family: str) -> bool:
@@ -353,4 +347,6 @@ def command(sweep: str) -> str:
     >>> command("name: x\n# --set base.rounds=3\n")
     'fedpriv run sweep.yaml --set base.rounds=3'
     """
-    return " ".join(["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in overrides(sweep))])
+    return " ".join(
+        ["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in context.overrides(sweep))]
+    )

@@ -14,25 +14,7 @@ from functools import partial
 
 from algorithms.core.metric import Metric
 from orchestrator.metric_names import families, metric
-from orchestrator.report.context import (
-    BY_CHANCE,
-    DASH,
-    adversary_sentence,
-    audited,
-    chance_cell,
-    chance_metric,
-    epsilons,
-    guarantee_lines,
-    guessing,
-    partition_line,
-    protects,
-    readings,
-    sentence,
-    shown_beside,
-    stated,
-    trial_notes,
-    tuned_sentences,
-)
+from orchestrator.report import context
 from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, counts, text
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.statistics import FEWEST, estimate, number
@@ -81,7 +63,7 @@ def metric_columns(results: Results, metrics: Iterable[Metric], seeds: str = "se
 def metric_heading(metric: Metric, results: Results) -> str:
     """The heading of a metric with its unit, if it has one that is not plain."""
     plain = metric.unit in ("", "fraction") or metric.unit in metric.label
-    label = f"{metric.label} {BY_CHANCE}" if chance_metric(metric, results) else metric.label
+    label = f"{metric.label} {context.BY_CHANCE}" if context.chance_metric(metric, results) else metric.label
     return label if plain else f"{label} ({metric.unit})"
 
 
@@ -95,10 +77,10 @@ def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
     """What a table shows of a metric in a setting: mean and interval, chance in parentheses, fewer seeds if so."""
     having = sum(trial.get(metric.name) is not None for trial in setting.finished)
     if not having:
-        return DASH
+        return context.DASH
     fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
     shown = " ".join(filter(None, setting.estimate(metric.name).shown(metric.digits)))
-    return shown + chance_cell(setting, metric, results, metric.digits) + fewer
+    return shown + context.chance_cell(setting, metric, results, metric.digits) + fewer
 
 
 def csv_text(head: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
@@ -136,15 +118,19 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     claims = any(metric(name).bound == "upper" for name in results.metrics)
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
     blocks += [f"{READING} {CLAIMED}" if claims else READING]
-    blocks += [escape(line) for line in tuned_sentences(results.folder, results.trials)]
-    blocks += [partition_line(results), PAIRED if paired else "", escape(sentence(adversary_sentence(results)))]
-    beside = shown_beside(results.metrics)
+    blocks += [escape(line) for line in context.tuned_sentences(results.folder, results.trials)]
+    blocks += [
+        context.partition_line(results),
+        PAIRED if paired else "",
+        escape(context.sentence(context.adversary_sentence(results))),
+    ]
+    beside = context.shown_beside(results.metrics)
     for family, metrics in families([name for name in results.metrics if name not in beside]).items():
-        blocks += [f"## {family}", sentence(guessing(((one.label, one) for one in metrics), results))]
+        blocks += [f"## {family}", context.sentence(context.guessing(((one.label, one) for one in metrics), results))]
         for part in (metrics[at : at + WIDEST] for at in range(0, len(metrics), WIDEST)):
             blocks.append(markdown_table(*by_setting(results, metric_columns(results, part)), numbers=len(part) + 1))
-        blocks += [escape(sentence(line)) for line in readings(results, [one.name for one in metrics])]
-    blocks += [_guarantees(results), _section("Notes on trials", trial_notes(results.trials))]
+        blocks += [escape(context.sentence(line)) for line in context.readings(results, [one.name for one in metrics])]
+    blocks += [_guarantees(results), _section("Notes on trials", context.trial_notes(results.trials))]
     if lost := [trial for trial in results.trials if trial["status"] != "finished"]:
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
         lines = [
@@ -179,19 +165,19 @@ def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
     columns: list[Column] = [
         (f"for {metric(name).protects}", partial(_stated, epsilon=name))
-        for name in epsilons()
-        if any(stated(setting, name) for setting in results.settings)
+        for name in context.epsilons()
+        if any(context.stated(setting, name) for setting in results.settings)
     ]
-    if not columns or not protects(results):
+    if not columns or not context.protects(results):
         return ""
-    if any(audited(setting) for setting in results.settings):
-        columns.append(("claimed epsilon, audited", lambda setting: audited(setting) or DASH))
-    alone = [sentence(line) for line in guarantee_lines(results) if line.startswith("an epsilon")]
+    if any(context.audited(setting) for setting in results.settings):
+        columns.append(("claimed epsilon, audited", lambda setting: context.audited(setting) or context.DASH))
+    alone = [context.sentence(line) for line in context.guarantee_lines(results) if line.startswith("an epsilon")]
     return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns)), *alone])
 
 
 def _stated(setting: Setting, epsilon: str) -> str:
-    return stated(setting, epsilon) or DASH
+    return context.stated(setting, epsilon) or context.DASH
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -278,7 +264,11 @@ def differences_markdown(results: Results, paired: list[Contrast]) -> str:
     """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
     tested = [one for one in paired if not math.isnan(one.p)]
     said = f"{len(paired)} comparisons, {len(tested)} of them with a p value: {power(tested)}." if tested else ""
-    blocks = [f"# {escape(results.name)}: differences between methods", DIFFERENCES_READING, partition_line(results)]
+    blocks = [
+        f"# {escape(results.name)}: differences between methods",
+        DIFFERENCES_READING,
+        context.partition_line(results),
+    ]
     blocks.append(said or "No comparison has three pairs.")
     for slot in dict.fromkeys(one.slot for one in paired):
         lines = [difference_cells(one) for one in paired if one.slot == slot]

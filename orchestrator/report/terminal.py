@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
-from orchestrator.report.context import (
-    BY_CHANCE,
-    DASH,
-    adversary_sentence,
-    chance_cell,
-    chance_metric,
-    guarantee_lines,
-    guessing,
-    protects,
-    readings,
-    refuted,
-    shown_beside,
-    trial_notes,
-)
+from orchestrator.report import context
 from orchestrator.report.data import DEAL, Configs, Results, Setting, Trials, counts, results, rows
 from orchestrator.report.frame import between
 from orchestrator.report.statistics import FEWEST
@@ -67,7 +54,7 @@ def summary_table(
     read = results(Path(), rows(trials), swept, configs)
     notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
     fixed = [
-        [label.replace(" ", "\n"), *(value_label(key, setting.values[at]) or DASH for setting in read.settings)]
+        [label.replace(" ", "\n"), *(value_label(key, setting.values[at]) or context.DASH for setting in read.settings)]
         for at, (key, label) in enumerate(zip(read.keys, key_labels(read.keys), strict=True))
     ]
     last = [["no result", *notes]] if any(notes) else []
@@ -91,13 +78,13 @@ def summary_table(
 
 def _style(setting: Setting, column: Shown) -> str:
     """Red for the audit of a claim that it refutes."""
-    return ALARM if metric(column.metrics[0]).audits and refuted(setting) else ""
+    return ALARM if metric(column.metrics[0]).audits and context.refuted(setting) else ""
 
 
 def _columns(read: Results) -> list[Shown]:
     measured = [name for name in read.metrics if read.has(name)]
-    beside = shown_beside(measured)
-    if not protects(read):  # nobody compares what an audit finds where nothing is claimed
+    beside = context.shown_beside(measured)
+    if not context.protects(read):  # nobody compares what an audit finds where nothing is claimed
         beside |= {name for name in measured if metric(name).audits}
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
     for at, column in enumerate(columns):
@@ -105,8 +92,8 @@ def _columns(read: Results) -> list[Shown]:
         if column.round:  # the value need not be that of the run's last round
             rounds = {value for setting in read.settings for value in setting.measured(column.round)}
             heading += f"\nround {rounds.pop():g}" if len(rounds) == 1 else "\nlast measured"
-        if len(column.metrics) == 1 and chance_metric(metric(column.metrics[0]), read) is not None:
-            heading += f"\n{BY_CHANCE}"
+        if len(column.metrics) == 1 and context.chance_metric(metric(column.metrics[0]), read) is not None:
+            heading += f"\n{context.BY_CHANCE}"
         columns[at] = replace(column, heading=heading)
     return columns
 
@@ -136,16 +123,16 @@ def _wide(cells: Iterable[str]) -> int:
 def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
     estimates = [setting.estimate(name) for name in column.metrics]
     if not any(one.n for one in estimates):
-        return DASH
+        return context.DASH
     if len(estimates) > 1:
-        return " + ".join(one.parts(column.digits)[0] or DASH for one in estimates)
+        return " + ".join(one.parts(column.digits)[0] or context.DASH for one in estimates)
     mean, interval = (
         estimates[0].shown(column.digits) if column.interval else (estimates[0].parts(column.digits)[0], "")
     )
     shown = " ".join(filter(None, (mean, _short(interval))))
     if stacked:
         shown = shown.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", "\n")
-    return shown + chance_cell(setting, metric(column.metrics[0]), read, column.digits)
+    return shown + context.chance_cell(setting, metric(column.metrics[0]), read, column.digits)
 
 
 def _short(interval: str) -> str:
@@ -168,9 +155,9 @@ def _caption(read: Results, columns: Sequence[Shown], left_out: Sequence[Shown])
     lines[0] += "; runs on the same partition are averaged first" if partitions else ""
     lines[0] += "; only finished trials count" if any(runs) and len(counts(read.trials)) > 1 else ""
     headings = [(column.heading, metric(name)) for column in columns for name in column.metrics[:1]]
-    lines += readings(read, [name for column in columns for name in column.metrics])
-    lines += [guessing(headings, read), *guarantee_lines(read)]
-    lines += [*(f"note: {one}" for one in trial_notes(read.trials)), adversary_sentence(read)]
+    lines += context.readings(read, [name for column in columns for name in column.metrics])
+    lines += [context.guessing(headings, read), *context.guarantee_lines(read)]
+    lines += [*(f"note: {one}" for one in context.trial_notes(read.trials)), context.adversary_sentence(read)]
     if left_out:
         names = ", ".join(column.heading.replace("\n", " ") for column in left_out)
         lines.append(f"in the report but too wide for this terminal: {names}")

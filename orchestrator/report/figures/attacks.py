@@ -8,82 +8,64 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import cycle
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.metric_names import kind, metrics
+from orchestrator.metric_names import kind, metric, metrics
 from orchestrator.report.context import REFUTED, VERDICT
-from orchestrator.report.data import Floats, Row, Setting, text
+from orchestrator.report.data import Floats, Row
+from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point
-from orchestrator.report.figures.drawing import (
-    GRAY,
-    IN_A_ROW,
-    RATES,
-    REFERENCE,
-    grid,
-    handles,
-    label_axes,
-    legend,
-    stroke,
-    write_areas,
-)
 from orchestrator.report.vocabulary import PALETTE, component_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Scores = dict[tuple[str, str], tuple[Floats, Any]]  # scores and membership [n], by target and attack
+Scores = tuple[Floats, Any]  # scores and membership [n]
+Attacks = dict[str, list[Scores]]  # of the models of several seeds, by attack
 
 POINTS = 200  # false positive rates at which the curves of several seeds are averaged
 ROC = ("false_positive_rate", "true_positive_rate")
 GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
 PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
-WIDE: dict[str, Any] = {"color": GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
+WIDE: dict[str, Any] = {"color": drawing.GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
 
 
 def attack_roc(arr: Arrangement) -> Figure | None:
     """ROC curves of membership inference on each model: a panel for each setting and model, a curve for each attack."""
-    by_trial = {trial["id"]: last_scores(arr, trial) for trial in arr.trials}
-
-    def models(cell: Setting) -> list[Scores]:
-        return [one for trial in cell.trials for one in by_trial[trial["id"]]]
-
-    places = [(panel, at, hue) for panel in arr.panels for at in arr.columns for hue in arr.hues]
-    cells = [(place, models(arr.cell(*place))) for place in places]
-    panels = [
-        (target, place, found)
-        for place, found in cells
-        for target in sorted({target for scores in found for target, _ in scores})
-    ]
+    panels: list[tuple[str, str, Attacks]] = []
+    for place in itertools.product(arr.panels, arr.columns, arr.hues):
+        by_target: dict[str, Attacks] = {}
+        for trial in arr.cell(*place).trials:
+            for target, attack, scores in last_scores(arr, trial):
+                by_target.setdefault(target, {}).setdefault(attack, []).append(scores)
+        panels += [(target, _heading(arr, target, place), by_target[target]) for target in sorted(by_target)]
     if not panels:
         return None
-    names = sorted({attack for *_, found in panels for scores in found for _, attack in scores})
-    colors = zip((name for name in names if name != PUBLISHED), cycle(PALETTE), strict=False)
-    plain = {name: {"color": color, "linewidth": 1.6} for name, color in colors}
-    styles = {name: plain.get(name, WIDE) for name in names}
+    names = sorted({attack for *_, attacks in panels for attack in attacks})
+    colors = dict(zip((name for name in names if name != PUBLISHED), itertools.cycle(PALETTE), strict=False))
+    styles = {name: {"color": colors[name], "linewidth": 1.6} if name in colors else WIDE for name in names}
     targets = len({target for target, *_ in panels})
-    across = 2 * targets if 1 < targets <= 2 else IN_A_ROW
-    headings = [_heading(arr, target, place) for target, place, _ in panels]
-    title = "ROC curves of the attacks in the last attacked round"
-    figure, axes = grid(arr, title, headings, across, 3.4 if across <= IN_A_ROW else 2.75)
-    lowest = min(_curves(ax, found, target, styles) for ax, (target, _, found) in zip(axes, panels, strict=True))
+    across = 2 * targets if 1 < targets <= 2 else drawing.IN_A_ROW
+    title, headings = "ROC curves of the attacks in the last attacked round", [heading for _, heading, _ in panels]
+    figure, axes = drawing.grid(arr, title, headings, across, 3.4 if across <= drawing.IN_A_ROW else 2.75)
+    lowest = min(_curves(ax, attacks, styles) for ax, (*_, attacks) in zip(axes, panels, strict=True))
     for ax in axes:
-        ax.plot([lowest, 1], [lowest, 1], **REFERENCE)
+        ax.plot([lowest, 1], [lowest, 1], **drawing.REFERENCE)
         ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
-    label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)", across)
-    several = any(len(found) > 1 for *_, found in panels)
+    drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)", across)
+    several = any(len(models) > 1 for *_, attacks in panels for models in attacks.values())
     note = ("lines: mean over seeds, and over replicas, at equal false positive rates; " if several else "") + (
         "numbers: area under the curve; a line starts at the false positive rate of one non-member"
     )
-    entries = [stroke(_label(name), **style) for name, style in styles.items()]
-    return legend(figure, [*entries, stroke("guessing", **REFERENCE)], note)
+    entries = [drawing.stroke(_label(name), **style) for name, style in styles.items()]
+    return drawing.legend(figure, [*entries, drawing.stroke("guessing", **drawing.REFERENCE)], note)
 
 
-def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
-    """The scores of the last round in which each attack of a trial was made: of its own models, then of each replica.
+def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores]]:
+    """Target, attack and scores of the last round in which each attack of a trial was made.
 
     Examples of clients that left the model are not counted, and an attack without members or without non-members, or
     with a score that is not a number, is left out.
@@ -92,23 +74,17 @@ def last_scores(arr: Arrangement, trial: Row) -> list[Scores]:
 
     frame = arr.results.frame(trial, "scores", ("attack", "round", "target", "member", "score"))
     if frame is None:
-        return []
+        return
     frame = frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
     if "left" in frame:
         frame = frame[~frame["left"].fillna(False).astype(bool)]
     # The run as a whole is its only model, if it has one; a clustering without a number of clusters has.
-    alone = arr.results.value(trial, "clustering.clusters") in (None, 1)
-    own: Scores = {}
-    replicas: list[Scores] = []
+    names = {RUN: GLOBAL} if arr.results.value(trial, "clustering.clusters") in (None, 1) else {}
     for (target, attack), rows in frame.groupby(["target", "attack"], sort=True):
         score, member = rows["score"].to_numpy("float64", na_value=float("nan")), rows["member"].to_numpy(bool)
-        if not 0 < member.sum() < len(member) or np.isnan(score).any():
-            continue
-        if str(target).startswith("replica "):
-            replicas.append({(REPLICAS, str(attack)): (score, member)})
-        else:
-            own[GLOBAL if alone and target == RUN else str(target), str(attack)] = score, member
-    return [one for one in (own, *replicas) if one]
+        if 0 < member.sum() < len(member) and not np.isnan(score).any():
+            model = REPLICAS if str(target).startswith("replica ") else names.get(str(target), str(target))
+            yield model, str(attack), (score, member)
 
 
 def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
@@ -124,17 +100,15 @@ def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
     return tpr[np.searchsorted(fpr, at * (1 + 1e-12), side="right") - 1]
 
 
-def _curves(ax: Axes, models: list[Scores], target: str, styles: Mapping[str, dict[str, Any]]) -> float:
+def _curves(ax: Axes, attacks: Attacks, styles: Mapping[str, dict[str, Any]]) -> float:
     """Draw the attacks on one model and write their areas. Returns the lowest false positive rate that can be drawn."""
     import numpy as np
 
     from attacks.metrics import membership
 
     lowest, areas = 1.0, dict[str, float]()
-    for name, style in styles.items():
-        scores = [one[target, name] for one in models if (target, name) in one]
-        if not scores:
-            continue
+    for name in filter(attacks.__contains__, styles):
+        scores, style = attacks[name], styles[name]
         first = max(1 / float((~member).sum()) for _, member in scores)
         at = np.geomspace(first, 1, POINTS)
         rates = np.mean([step(*membership.roc(*one), at) for one in scores], axis=0)
@@ -142,7 +116,7 @@ def _curves(ax: Axes, models: list[Scores], target: str, styles: Mapping[str, di
         if name != PUBLISHED:
             areas[style["color"]] = float(np.mean([membership.auc(*one) for one in scores]))
         lowest = min(lowest, first)
-    write_areas(ax, areas)
+    drawing.write_areas(ax, areas)
     return lowest
 
 
@@ -168,34 +142,38 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
     if kind(arr.results.metrics) == "groups":
         return None  # the groups' models have figures of their own
     frames = {trial["id"]: arr.results.frame(trial, "roc", ROC) for trial in arr.trials}
-    tables = {
-        ident: [frame[name].to_numpy(float) for name in ROC] for ident, frame in frames.items() if frame is not None
-    }
+    tables = {ident: frame[list(ROC)].to_numpy(float).T for ident, frame in frames.items() if frame is not None}
 
-    def curves(*place: Point) -> dict[str, list[list[Floats]]]:
+    def curves(panel: Point, position: Point) -> dict[str, list[Floats]]:
         """The curves at one place, by color."""
-        cells = {arr.look(hue)["color"]: arr.cell(*place, hue).trials for hue in arr.hues}
-        found = {color: [tables[one["id"]] for one in trials if one["id"] in tables] for color, trials in cells.items()}
-        return {color: same for color, same in found.items() if same}
+        cells = {arr.look(hue)["color"]: arr.cell(panel, position, hue).trials for hue in arr.hues}
+        known = {color: [tables[one["id"]] for one in trials if one["id"] in tables] for color, trials in cells.items()}
+        return {color: same for color, same in known.items() if same}
 
-    panels = [(place, found) for place in itertools.product(arr.panels, arr.columns) if (found := curves(*place))]
+    panels = [(place, same) for place in itertools.product(arr.panels, arr.columns) if (same := curves(*place))]
     if not panels:
         return None
     title = "ROC curves of the classifier on the server's test data, one class against the rest"
-    figure, axes = grid(arr, title, [arr.heading(*place) for place, _ in panels])
+    figure, axes = drawing.grid(arr, title, [arr.heading(*place) for place, _ in panels])
     at = np.linspace(0, 1, POINTS)
     for ax, (_, by_color) in zip(axes, panels, strict=True):
-        ax.plot([0, 1], [0, 1], **REFERENCE)
-        ax.set(xlim=RATES, ylim=RATES)
+        ax.plot([0, 1], [0, 1], **drawing.REFERENCE)
+        ax.set(xlim=drawing.RATES, ylim=drawing.RATES)
         for color, same in by_color.items():
-            ax.plot(at, np.mean([np.interp(at, *curve) for curve in same], axis=0), color=color, linewidth=1.8)
-        write_areas(ax, {color: float(np.mean([area(*curve) for curve in same])) for color, same in by_color.items()})
-    label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)")
+            ax.plot(
+                at, np.mean([np.interp(at, false, true) for false, true in same], axis=0), color=color, linewidth=1.8
+            )
+        drawing.write_areas(
+            ax, {color: float(np.mean([area(false, true) for false, true in same])) for color, same in by_color.items()}
+        )
+    drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)")
     several = any(len(same) > 1 for _, by_color in panels for same in by_color.values())
     note = (
         "lines: mean over seeds at equal false positive rates; " if several else ""
     ) + "numbers: area under the curve"
-    return legend(figure, [*handles(arr, marker=""), stroke("guessing", **REFERENCE)], note)
+    return drawing.legend(
+        figure, [*drawing.handles(arr, marker=""), drawing.stroke("guessing", **drawing.REFERENCE)], note
+    )
 
 
 RED = "#C62828"
@@ -203,71 +181,49 @@ PROOF: dict[str, Any] = {"marker": "_", "linestyle": "none", "markersize": 8, "m
 RING: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 15, "fillstyle": "none", "color": RED}
 
 
-@dataclass(frozen=True)
-class Audited:
-    """A claim of a run, and what an audit found; NaN where there is no such number.
-
-    Attributes:
-        claimed: the claimed epsilon.
-        value: the estimated one.
-        low: the lower end of its 95 % interval.
-        high: the upper end.
-        certified: the epsilon that is certified.
-        refuted: whether the claim is refuted.
-    """
-
-    claimed: float
-    value: float
-    low: float
-    high: float
-    certified: float = math.nan
-    refuted: bool = False
-
-
 def audit(arr: Arrangement) -> Figure | None:
-    """The epsilon of a client that canaries leave to be told over the one that is claimed."""
-    estimates = [one for one in metrics().values() if one.audits and not one.bound]
-    proofs = {one.audits: one.name for one in metrics().values() if one.audits and one.bound == "lower"}
-    audits = {
-        trial["id"]: Audited(
-            _number(trial, one.audits),
-            _number(trial, one.name),
-            _number(trial, f"{one.name}_low"),
-            _number(trial, f"{one.name}_high"),
-            _number(trial, proofs.get(one.audits, "")),
-            text(trial.get(VERDICT)) == REFUTED,
-        )
-        for one in estimates
-        for trial in arr.trials
-    }
-    note = "points: the estimate of one run; bars: its 95 % interval, if scores are normal; below the line is no proof"
-    return _against(arr, audits, "Claimed epsilon of a client, and what canaries find in the releases", note)
-
-
-def _against(arr: Arrangement, audits: Mapping[str, Audited], title: str, note: str) -> Figure | None:
-    """A panel for each value of the facets, with a diagonal, linear up to 1; None without a claim that was audited."""
-    audits = {ident: one for ident, one in audits.items() if one.claimed > 0 and one.value >= 0}
-    arr = replace(arr, trials=tuple(trial for trial in arr.trials if trial["id"] in audits))
-    if not audits:
+    """The audited over the claimed epsilon of each run, with a panel for each value of the facets; linear up to 1."""
+    audited = next((one for one in metrics().values() if one.audits and not one.bound), None)
+    if audited is None:
         return None
-    largest = max(x for one in audits.values() for x in (one.claimed, one.value, one.high, 1.0) if 0 <= x < math.inf)
-    figure, axes = grid(arr, title, list(map(arr.panel_label, arr.panels)))
+    proof = next((one.name for one in metrics().values() if one.audits == audited.audits and one.bound == "lower"), "")
+    names = (audited.audits, audited.name, f"{audited.name}_low", f"{audited.name}_high", proof)
+    nothing = dict.fromkeys(names, math.nan)
+    known = {
+        one["id"]: nothing | {name: float(one[name]) for name in names if one.get(name) is not None}
+        for one in arr.trials
+    }
+    values = {ident: [row[name] for name in names] for ident, row in known.items()}
+    values = {ident: row for ident, row in values.items() if row[0] > 0 and row[1] >= 0}
+    if not values:
+        return None
+    arr = replace(arr, trials=tuple(trial for trial in arr.trials if trial["id"] in values))
+    largest = 1.6 * max(1.0, *(value for row in values.values() for value in row[:4] if value < math.inf))
+    title = f"Claimed epsilon of {metric(audited.audits).protects}, and what canaries find in the releases"
+    figure, axes = drawing.grid(arr, title, list(map(arr.panel_label, arr.panels)))
     for ax, panel in zip(axes, arr.panels, strict=True):
         for scale in (ax.set_xscale, ax.set_yscale):
             scale("symlog", linthresh=1)
-        ax.set(xlim=(0, 1.6 * largest), ylim=(-0.05, 1.6 * largest))
-        _plain_ticks(ax, 1.6 * largest)
-        ax.plot([0, 1.6 * largest], [0, 1.6 * largest], **REFERENCE)
-        for of, *_, hue, cell in arr.cells():
-            for trial in cell.trials if of == panel else ():
-                _mark(ax, audits[trial["id"]], arr.look(hue))
-    label_axes(axes, "claimed epsilon", "audited epsilon")
-    entries = [*handles(arr, linestyle="none"), stroke("audited = claimed", **REFERENCE)]
-    if any(not math.isnan(one.certified) for one in audits.values()):
-        entries.append(stroke("certified with 95 %", **PROOF))
-    if any(one.refuted for one in audits.values()):
-        entries.append(stroke("claim refuted", **RING))
-    return legend(figure, entries, note)
+        ax.set(xlim=(0, largest), ylim=(-0.05, largest))
+        _plain_ticks(ax, largest)
+        ax.plot([0, largest], [0, largest], **drawing.REFERENCE)
+        for trial, look in [
+            (one, arr.look(hue)) for of, _, hue, cell in arr.cells() if of == panel for one in cell.trials
+        ]:
+            claimed, value, low, high, certified = values[trial["id"]]
+            style = look | {"capsize": 2, "markersize": 5, "linewidth": 1.3, "alpha": 0.55}
+            ax.errorbar([claimed], [value], yerr=[[max(value - low, 0)], [max(high - value, 0)]], **style)
+            ax.plot([claimed], [certified], color=look["color"], **PROOF)
+            if trial.get(VERDICT) == REFUTED:
+                ax.plot([claimed], [value], zorder=6, **RING)
+    drawing.label_axes(axes, "claimed epsilon", "audited epsilon")
+    entries = [*drawing.handles(arr, linestyle="none"), drawing.stroke("audited = claimed", **drawing.REFERENCE)]
+    if any(not math.isnan(certified) for *_, certified in values.values()):
+        entries.append(drawing.stroke("certified with 95 %", **PROOF))
+    if any(trial.get(VERDICT) == REFUTED for trial in arr.trials):
+        entries.append(drawing.stroke("claim refuted", **RING))
+    note = "points: the estimate of one run; bars: its 95 % interval, if scores are normal; below the line is no proof"
+    return drawing.legend(figure, entries, note)
 
 
 def _plain_ticks(ax: Axes, largest: float) -> None:
@@ -277,20 +233,3 @@ def _plain_ticks(ax: Axes, largest: float) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(ticks, [f"{tick:,.10g}" for tick in ticks])
     ax.minorticks_off()
-
-
-def _mark(ax: Axes, one: Audited, style: dict[str, Any]) -> None:
-    """Draw a run at its claim: a point that is moved aside may lie on the other side of the line."""
-    known = not (math.isnan(one.low) or math.isnan(one.high))
-    bar = [[max(one.value - one.low, 0)], [max(one.high - one.value, 0)]] if known else None
-    look: dict[str, Any] = {"capsize": 2, "markersize": 5, "linewidth": 1.3, "alpha": 0.55}
-    ax.errorbar([one.claimed], [one.value], yerr=bar, **look, **style)
-    if not math.isnan(one.certified):
-        ax.plot([one.claimed], [one.certified], color=style["color"], **PROOF)
-    if one.refuted:
-        ax.plot([one.claimed], [one.value], zorder=6, **RING)
-
-
-def _number(trial: Row, name: str) -> float:
-    value = trial.get(name)
-    return float(value) if value is not None else math.nan

@@ -7,28 +7,14 @@ group.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import Metric, PerClient
 from datasets.federation import printable
 from orchestrator.report.data import Row, text
+from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, by_method
-from orchestrator.report.figures.drawing import (
-    BODY,
-    HEIGHT,
-    IN_A_ROW,
-    PER_INCH,
-    REFERENCE,
-    chance_handles,
-    chances,
-    grid,
-    label_axes,
-    legend,
-    same_scale,
-    stroke,
-)
 from orchestrator.report.statistics import estimate
 from orchestrator.report.vocabulary import GROUP_COLORS, PALETTE
 
@@ -39,7 +25,7 @@ if TYPE_CHECKING:
 
 LONGEST = 14  # characters of a client's name
 MOST_NAMED = 16  # with so many clients, a panel has no room for their names
-WORST = REFERENCE | {"linestyle": ":"}
+WORST = drawing.REFERENCE | {"linestyle": ":"}
 
 
 def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
@@ -57,26 +43,30 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     groups = sorted({group for *_, seeds in panels for one in seeds for group in one["group"]} - {""})
     free = [color for color in PALETTE if color not in GROUP_COLORS.values()]
     colors = {group: GROUP_COLORS.get(group, free[i % len(free)]) for i, group in enumerate(groups)}
-    across = len(arr.hues) if 1 < len(arr.hues) <= IN_A_ROW + 1 and len(arr.panels) > 1 else IN_A_ROW
+    across = len(arr.hues) if 1 < len(arr.hues) <= drawing.IN_A_ROW + 1 and len(arr.panels) > 1 else drawing.IN_A_ROW
     headings = [arr.heading(panel, (), hue) or arr.hue_label(hue) for panel, hue, *_ in panels]
-    figure, axes = grid(arr, attack.title or of.label, headings, across, 3.4 if across <= IN_A_ROW else 2.75)
+    figure, axes = drawing.grid(
+        arr, attack.title or of.label, headings, across, 3.4 if across <= drawing.IN_A_ROW else 2.75
+    )
     for ax, (_, hue, cell, seeds) in zip(axes, panels, strict=True):
-        guessed = chances(cell.trials, of.name)
+        guessed = drawing.chances(cell.trials, of.name)
         if guessed:
-            ax.axhline(sum(guessed) / len(guessed), **REFERENCE)
-        if attack.worst and (worst := chances(cell.trials, attack.worst)):
+            ax.axhline(sum(guessed) / len(guessed), **drawing.REFERENCE)
+        if attack.worst and (worst := drawing.chances(cell.trials, attack.worst)):
             ax.axhline(sum(worst) / len(worst), **WORST)
         middle = (sum(guessed) / len(guessed) if guessed else 0.0) if attack.two_sided else None
         _draw(ax, seeds, colors or {"": arr.look(hue)["color"]}, middle, alike)
-    same_scale(axes, [""] * len(axes), (-0.02, 1.02) if of.unit == "fraction" else (-float("inf"), float("inf")))
+    drawing.same_scale(axes, [""] * len(axes), drawing.RATES if of.unit == "fraction" else drawing.FREE)
     unit = f" ({of.unit})" if of.unit else ""
-    label_axes(axes, "clients, most exposed first", textwrap.fill(of.label + unit, int(HEIGHT * PER_INCH)), across)
+    drawing.label_axes(axes, "clients, most exposed first", of.label + unit, across)
     look: dict[str, Any] = {"marker": "o", "linestyle": "none"}
-    handles = [stroke(f"{group} clients", color=color, **look) for group, color in colors.items()]
-    handles += chance_handles(arr, [of.name])
-    if attack.worst and chances(arr.trials, attack.worst):
-        handles.append(stroke("most exposed of equally exposed clients, by chance", **WORST))
-    return legend(figure, handles, _note(attack, [one for *_, seeds in panels for one in seeds], alike, bool(colors)))
+    handles = [drawing.stroke(f"{group} clients", color=color, **look) for group, color in colors.items()]
+    handles += drawing.chance_handles(arr, [of.name])
+    if attack.worst and drawing.chances(arr.trials, attack.worst):
+        handles.append(drawing.stroke("most exposed of equally exposed clients, by chance", **WORST))
+    return drawing.legend(
+        figure, handles, _note(attack, [one for *_, seeds in panels for one in seeds], alike, bool(colors))
+    )
 
 
 IDENTITY = ["client", "examples", "group", "name"]  # what a client is known by from seed to seed
@@ -159,4 +149,4 @@ def _draw(
         names = seeds[0].set_index("client")["name"]
         labels = [names[slot] or f"{slot:g}" for slot in means["slot"]]
         labels = [one if len(one) <= LONGEST else f"{one[: LONGEST - 1]}…" for one in labels]
-        ax.set_xticks(means["place"], labels, fontsize=BODY, rotation=90 if max(map(len, labels)) > 3 else 0)
+        ax.set_xticks(means["place"], labels, fontsize=drawing.BODY, rotation=90 if max(map(len, labels)) > 3 else 0)

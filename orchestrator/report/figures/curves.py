@@ -9,27 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.metric_names import metric, ordered
 from orchestrator.report.data import Setting
+from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
-from orchestrator.report.figures.drawing import (
-    GRAY,
-    IN_A_ROW,
-    RATES,
-    REFERENCE,
-    by_chance,
-    categories,
-    chance_handles,
-    described,
-    grid,
-    handles,
-    label_axes,
-    legend,
-    marks,
-    mean_note,
-    panel_width,
-    same_scale,
-    scale,
-    stroke,
-)
 from orchestrator.report.numbers import Number, compare
 from orchestrator.report.published import counterpart, records
 from orchestrator.report.statistics import FEWEST, Estimate, estimate, limits
@@ -57,18 +38,20 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     if arr.axis == arr.hue or len(arr.positions) > MOST_COLUMNS:
         arr = by_method(arr)
     panels = [(name, panel, at) for panel in arr.panels for name in names for at in arr.columns]
-    headings = ["\n".join(filter(None, (described(name), arr.heading(panel, at)))) for name, panel, at in panels]
-    across = len(arr.columns) if len(arr.columns) > 1 else IN_A_ROW
-    figure, axes = grid(arr, f"{_words(title)} over the rounds", headings, across)
+    headings = [
+        "\n".join(filter(None, (drawing.described(name), arr.heading(panel, at)))) for name, panel, at in panels
+    ]
+    across = len(arr.columns) if len(arr.columns) > 1 else drawing.IN_A_ROW
+    figure, axes = drawing.grid(arr, f"{_words(title)} over the rounds", headings, across)
     for ax, (name, panel, at) in zip(axes, panels, strict=True):
         for hue in arr.hues:
             draw_rounds(ax, arr, arr.cell(panel, at, hue), name, color=arr.look(hue)["color"])
         _chance_over_rounds(ax, arr, panel, at, name)
         ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    same_scale(axes, [scale(name) for name, *_ in panels])
-    label_axes(axes, "round", "", across)
-    note = mean_note([len(cell.trials) for *_, cell in arr.cells()], "lines", "bands")
-    return legend(figure, handles(arr, marker="") + chance_handles(arr, names), note)
+    drawing.same_scale(axes, [drawing.scale(name) for name, *_ in panels])
+    drawing.label_axes(axes, "round", "", across)
+    note = drawing.mean_note([len(cell.trials) for *_, cell in arr.cells()], "lines", "bands")
+    return drawing.legend(figure, drawing.handles(arr, marker="") + drawing.chance_handles(arr, names), note)
 
 
 def final(arr: Arrangement, title: str) -> Figure | None:
@@ -80,28 +63,30 @@ def final(arr: Arrangement, title: str) -> Figure | None:
     if not names:
         return None
     panels = [(name, panel) for panel in arr.panels for name in names]
-    headings = ["\n".join(filter(None, (described(name), arr.panel_label(panel)))) for name, panel in panels]
-    width = panel_width(arr)
-    across = max(1, min(IN_A_ROW, int(11 / width), len(names)))
-    figure, axes = grid(arr, f"{_words(title)} at the end of the runs", headings, across, width)
+    headings = ["\n".join(filter(None, (drawing.described(name), arr.panel_label(panel)))) for name, panel in panels]
+    width = drawing.panel_width(arr)
+    across = max(1, min(drawing.IN_A_ROW, int(11 / width), len(names)))
+    figure, axes = drawing.grid(arr, f"{_words(title)} at the end of the runs", headings, across, width)
     published = {name: _published(arr, name) for name in names}
     for ax, (name, panel) in zip(axes, panels, strict=True):
-        by_chance(ax, arr, panel, name)
+        drawing.by_chance(ax, arr, panel, name)
         cells = {hue: [(x, arr.cell(panel, at, of)) for x, at, of in arr.places() if of == hue] for hue in arr.hues}
         for hue, places in cells.items():
-            marks(ax, [(x, cell.estimate(name)) for x, cell in places], connected=arr.ordered, **arr.look(hue))
+            drawing.marks(ax, [(x, cell.estimate(name)) for x, cell in places], connected=arr.ordered, **arr.look(hue))
         for x, at, hue in arr.places():
             ids = {trial["id"] for trial in arr.cell(panel, at, hue).trials}
             values = [one.printed for one in published[name] if {trial.id for trial in one.trials} <= ids]
             if values:
                 ax.plot([x] * len(values), values, **arr.look(hue) | HOLLOW)
-        categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
+        drawing.categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
     rates = all(metric(name).unit == "fraction" and metric(name).direction for name in names)
-    same_scale(axes, [scale(name) for name, _ in panels], RATES if rates else (-float("inf"), float("inf")))
-    label_axes(axes, arr.axis_label, "", across)
-    note = mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])
-    entries = [stroke("published", marker="o", color=GRAY, **HOLLOW)] if any(published.values()) else []
-    return legend(figure, handles(arr) + entries + chance_handles(arr, names), note)
+    drawing.same_scale(
+        axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else (-float("inf"), float("inf"))
+    )
+    drawing.label_axes(axes, arr.axis_label, "", across)
+    note = drawing.mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])
+    entries = [drawing.stroke("published", marker="o", color=drawing.GRAY, **HOLLOW)] if any(published.values()) else []
+    return drawing.legend(figure, drawing.handles(arr) + entries + drawing.chance_handles(arr, names), note)
 
 
 def _published(arr: Arrangement, name: str) -> list[Number]:
@@ -142,11 +127,11 @@ def _chance_over_rounds(ax: Axes, arr: Arrangement, panel: Point, at: Point, nam
     """Draw the value by chance, the mean over all colors."""
     chance = metric(name).chance
     if isinstance(chance, float):
-        ax.axhline(chance, **REFERENCE)
+        ax.axhline(chance, **drawing.REFERENCE)
     elif chance:
         trials = tuple(trial for hue in arr.hues for trial in arr.cell(panel, at, hue).trials)
         means = by_round(arr, Setting((), trials), chance)
-        ax.plot(list(means), [one.mean for one in means.values()], **REFERENCE)
+        ax.plot(list(means), [one.mean for one in means.values()], **drawing.REFERENCE)
 
 
 def _words(title: str) -> str:

@@ -40,6 +40,7 @@ WIDTH, HEIGHT = 3.4, 2.5  # of a panel, in inches
 IN_A_ROW = 3  # at most so many panels are side by side
 LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
+FREE = (-math.inf, math.inf)
 RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 
@@ -122,7 +123,7 @@ def legend(figure: Figure, handles: Sequence[Any], note: str) -> Figure:
     return figure
 
 
-def same_scale(axes: Sequence[Axes], kinds: Sequence[str], within: tuple[float, float] = (-math.inf, math.inf)) -> None:
+def same_scale(axes: Sequence[Axes], kinds: Sequence[str], within: tuple[float, float] = FREE) -> None:
     """Give panels of one kind the same vertical limits, so that they can be compared."""
     for kind in set(kinds):
         alike = [ax for ax, of in zip(axes, kinds, strict=True) if of == kind]

@@ -12,20 +12,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.metric_names import metric
 from orchestrator.report.context import full_label
 from orchestrator.report.data import Setting
+from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point, by_method
-from orchestrator.report.figures.drawing import (
-    BODY,
-    GRAY,
-    HEIGHT,
-    PER_INCH,
-    REFERENCE,
-    chance_handles,
-    chances,
-    grid,
-    legend,
-    same_scale,
-    stroke,
-)
 from orchestrator.report.risks import accuracy_of, risks
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR
@@ -47,12 +35,12 @@ def trade_off(arr: Arrangement) -> Figure | None:
     across = max(map(len, rows)) if len(set(map(len, rows))) == 1 else 1
     width = 3.7 if across > 1 else 6.0
     headings = [arr.panel_label(panel) for panel, *_ in panels]
-    figure, axes = grid(arr, "Risk against accuracy of the final models", headings, across, width)
+    figure, axes = drawing.grid(arr, "Risk against accuracy of the final models", headings, across, width)
     for ax, (panel, risk, _) in zip(axes, panels, strict=True):
         _panel(ax, arr, panel, risk)
-    same_scale(axes, [row for *_, row in panels])
+    drawing.same_scale(axes, [row for *_, row in panels])
     shown = [risk for row in rows for risk in row]
-    return legend(figure, [*_handles(arr), *chance_handles(arr, shown)], _note(arr, shown))
+    return drawing.legend(figure, [*_handles(arr), *drawing.chance_handles(arr, shown)], _note(arr, shown))
 
 
 def _told_apart(arr: Arrangement) -> Arrangement:
@@ -70,9 +58,9 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
 
     accuracy = accuracy_of(arr.results, risk)
     cells = [(at, hue, cell) for of, at, hue, cell in arr.cells() if of == panel and _pairs(cell, accuracy, risk)]
-    if guessed := chances([trial for *_, cell in cells for trial in cell.trials], risk):
-        ax.axhline(sum(guessed) / len(guessed), **REFERENCE)
-        ax.axhspan(min(guessed), max(guessed), color=GRAY, alpha=0.12, linewidth=0, zorder=0)
+    if guessed := drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk):
+        ax.axhline(sum(guessed) / len(guessed), **drawing.REFERENCE)
+        ax.axhspan(min(guessed), max(guessed), color=drawing.GRAY, alpha=0.12, linewidth=0, zorder=0)
     for at, hue, cell in cells:
         points, place = _pairs(cell, accuracy, risk), arr.hues.index(hue)
         style: dict[str, Any] = _look(arr, at, hue) | {"linestyle": "none", "zorder": 4 + place / 10}
@@ -100,8 +88,8 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
     ax.margins(x=0.08, y=0.12)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5))
     label = metric(risk).label + ("" if metric(risk).protects else " (fraction)")
-    ax.set_xlabel(f"{full_label(accuracy)} (fraction), better →", fontsize=BODY)
-    ax.set_ylabel(textwrap.fill(f"← better, {label}", int(HEIGHT * PER_INCH)), fontsize=BODY)
+    ax.set_xlabel(f"{full_label(accuracy)} (fraction), better →", fontsize=drawing.BODY)
+    ax.set_ylabel(textwrap.fill(f"← better, {label}", int(drawing.HEIGHT * drawing.PER_INCH)), fontsize=drawing.BODY)
 
 
 def _pairs(cell: Setting, accuracy: str, risk: str) -> list[tuple[float, float]]:
@@ -123,10 +111,10 @@ def _look(arr: Arrangement, position: Point, hue: Point) -> dict[str, Any]:
 def _handles(arr: Arrangement) -> list[Any]:
     """A color for each method and, if markers tell positions apart, a marker for each position."""
     square = {"marker": "s", "markersize": 10} if _by_shape(arr) else {}
-    methods = [stroke(arr.hue_label(hue), **arr.look(hue) | {"linestyle": "none"} | square) for hue in arr.hues]
+    methods = [drawing.stroke(arr.hue_label(hue), **arr.look(hue) | {"linestyle": "none"} | square) for hue in arr.hues]
     positions = arr.positions if _by_shape(arr) else ()
-    look: dict[str, Any] = {"color": GRAY, "linestyle": "none"}
-    return methods + [stroke(arr.heading((), at), marker=MARKERS[i], **look) for i, at in enumerate(positions)]
+    look: dict[str, Any] = {"color": drawing.GRAY, "linestyle": "none"}
+    return methods + [drawing.stroke(arr.heading((), at), marker=MARKERS[i], **look) for i, at in enumerate(positions)]
 
 
 def _note(arr: Arrangement, shown: list[str]) -> str:
@@ -136,7 +124,7 @@ def _note(arr: Arrangement, shown: list[str]) -> str:
     else:
         words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
         words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
-    if chance_handles(arr, shown):
+    if drawing.chance_handles(arr, shown):
         words += "; a risk below the value by chance is no better than chance"
     pairs = [(risk, accuracy_of(arr.results, risk)) for risk in shown]
     lacking = [
