@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE, Metric, Risk
+from algorithms.core.metric import Risk
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report.context import epsilons
 from orchestrator.report.data import Results
 
-FAMILIES = (MEMBERSHIP, SOURCE, CLIENT)
-UNDECLARED = Risk("", accuracies=("aggregated_accuracy", "accuracy"))
+OF_BUDGETS = Risk("", accuracies=("aggregated_accuracy", "accuracy"))
 
 
 def risks(results: Results) -> list[tuple[str, ...]]:
     """The risks that a sweep measured, the strongest kind of attack first; those of one kind are side by side.
 
-    Of each kind the first counts that was measured, in the order that the attacks declare. In a family of attacks without
-    any declared risk, it is the first fraction of which less is better. A risk needs an accuracy to stand beside.
+    Of each kind the first counts that was measured, in the order that the attacks declare. A risk needs an accuracy to stand
+    beside. Without any attack, it is the budget of a guarantee, if several settings state one.
     """
-    known = [one for one in metrics().values() if one.risk and one.risk.rank is not None and _shows(results, one.name)]
-    first: dict[str, Metric] = {}
-    for one in sorted(known, key=lambda one: one.risk.rank or 0 if one.risk else 0):
-        first.setdefault((one.risk.kind if one.risk else "") or one.name, one)
+    declared = [
+        (one.risk.rank, one.risk, one.name) for one in metrics().values() if one.risk and one.risk.rank is not None
+    ]
+    first: dict[str, tuple[str, ...]] = {}
+    for _, risk, name in sorted(declared, key=lambda one: one[0]):
+        if _shows(results, name):
+            first.setdefault(risk.kind or name, (name, *risk.beside))
     rows: list[tuple[str, ...]] = []
-    for one in first.values():
-        kind = dict.fromkeys((one.name, *(one.risk.beside if one.risk else ())))
-        rows.append(_plotted(results, [name for name in kind if not any(name in row for row in rows)]))
-    seen = {metric(row[0]).family for row in rows if row}
-    for family in FAMILIES:
-        other = [metric(name) for name in results.metrics if metric(name).family == family and family not in seen]
-        rows.append(
-            _plotted(results, [one.name for one in other if (one.direction, one.unit) == ("lower", "fraction")])[:1]
-        )
-    if not any(rows):  # without any attack, the budget of a guarantee, if several settings state one
-        stated = [
-            name
-            for name in epsilons()
-            if sum(bool(one.measured(name)) for one in results.settings) > 1 and accuracy_of(results, name)
-        ]
-        rows = [(name,) for name in stated[:1]]
-    return [row for row in rows if row]
+    for names in first.values():
+        new = [name for name in dict.fromkeys(names) if not any(name in row for row in rows)]
+        rows.append(tuple(name for name in new if _shows(results, name) and accuracy_of(results, name)))
+    if any(rows):
+        return [row for row in rows if row]
+    stated = [name for name in epsilons() if sum(bool(one.measured(name)) for one in results.settings) > 1]
+    rows = [(name,) for name in stated if accuracy_of(results, name)]
+    return rows[:1]
 
 
 def main_risk(results: Results) -> tuple[str, str] | None:
@@ -51,19 +44,15 @@ def main_risk(results: Results) -> tuple[str, str] | None:
         such a result.
     """
     first = next((row[0] for row in risks(results)), "")
-    if not first or metric(first).protects:
+    risk = metric(first).risk
+    if risk is None:
         return None
-    name = next((one for one in (metric(first).risk or UNDECLARED).instead if results.has(one)), first)
-    return name, accuracy_of(results, first)
+    return next((name for name in risk.instead if results.has(name)), first), accuracy_of(results, first)
 
 
 def accuracy_of(results: Results, name: str) -> str:
     """The metric of the accuracy that belongs to a risk: the first measured one; empty if there is none."""
-    return next((one for one in (metric(name).risk or UNDECLARED).accuracies if _shows(results, one)), "")
-
-
-def _plotted(results: Results, names: list[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if _shows(results, name) and accuracy_of(results, name))
+    return next((one for one in (metric(name).risk or OF_BUDGETS).accuracies if _shows(results, one)), "")
 
 
 def _shows(results: Results, name: str) -> bool:

@@ -111,8 +111,8 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
         return "No trial has finished, so there is no result."
     if risk is None:
         return _without_attack(results)
-    declared = metric(risk.name).risk
-    words = (declared.words if declared else "") or f"{context.capital(metric(risk.name).label)}:"
+    declared, label = metric(risk.name).risk, context.capital(metric(risk.name).label)
+    words = declared.words if declared and declared.words else f"{label}:"
     chances = {number(chance, 3) for one in risk.settings if (chance := context.chance_of(one, risk.name)) is not None}
     by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
     sides = Counter(side for one in risk.settings if (side := _side(one, risk.name)))

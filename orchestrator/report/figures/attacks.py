@@ -142,15 +142,17 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
     if kind(arr.results.metrics) == "groups":
         return None  # the groups' models have figures of their own
     frames = {trial["id"]: arr.results.frame(trial, "roc", ROC) for trial in arr.trials}
-    tables = {ident: frame[list(ROC)].to_numpy(float).T for ident, frame in frames.items() if frame is not None}
+    tables = {
+        ident: [frame[name].to_numpy(float) for name in ROC] for ident, frame in frames.items() if frame is not None
+    }
 
-    def curves(panel: Point, position: Point) -> dict[str, list[Floats]]:
+    def curves(panel: Point, position: Point) -> dict[str, list[list[Any]]]:
         """The curves at one place, by color."""
         cells = {arr.look(hue)["color"]: arr.cell(panel, position, hue).trials for hue in arr.hues}
         known = {color: [tables[one["id"]] for one in trials if one["id"] in tables] for color, trials in cells.items()}
         return {color: same for color, same in known.items() if same}
 
-    panels = [(place, same) for place in itertools.product(arr.panels, arr.columns) if (same := curves(*place))]
+    panels = [(place, found) for place in itertools.product(arr.panels, arr.columns) if (found := curves(*place))]
     if not panels:
         return None
     title = "ROC curves of the classifier on the server's test data, one class against the rest"
@@ -160,11 +162,9 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
         ax.plot([0, 1], [0, 1], **drawing.REFERENCE)
         ax.set(xlim=drawing.RATES, ylim=drawing.RATES)
         for color, same in by_color.items():
-            ax.plot(
-                at, np.mean([np.interp(at, false, true) for false, true in same], axis=0), color=color, linewidth=1.8
-            )
+            ax.plot(at, np.mean([np.interp(at, *curve) for curve in same], axis=0), color=color, linewidth=1.8)
         drawing.write_areas(
-            ax, {color: float(np.mean([area(false, true) for false, true in same])) for color, same in by_color.items()}
+            ax, {color: float(np.mean([area(*curve) for curve in same])) for color, same in by_color.items()}
         )
     drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)")
     several = any(len(same) > 1 for _, by_color in panels for same in by_color.values())

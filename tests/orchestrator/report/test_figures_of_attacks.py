@@ -109,7 +109,7 @@ def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
             {"sia_mean": 0.3, "eod": 0.4, "cia_auc": 0.02, "cia_advantage": 0.96},
             [("sia_mean", "eod"), ("cia_advantage",)],
         ),
-        ({"whitebox_eod": 0.3}, [("whitebox_eod",)]),  # declared as membership inference, less is better, not listed
+        ({"whitebox_eod": 0.3}, []),  # no declared risk
         ({"violations": 3.0, "sia_fi": 0.9}, []),  # no fraction, and more is better
         ({"sia_mean": 0.0}, []),  # always 0
         ({"epsilon": 3.0}, []),  # a single setting states one
