@@ -1,6 +1,5 @@
 """The server's half of a round: parts joined, weighed and added in float64, and FedAvg by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,15 +109,6 @@ def test_a_step_moves_the_parameters_and_replaces_the_statistics():
     assert (state, after.state, after.metrics, after.event) == ({}, {}, {}, None)
     assert after.weights.tolist() == [0.25, 0.75]
     assert (model.params.tolist(), model.buffers.tolist()) == ([1.0, 2.0], [7.0])
-
-
-def test_weights_chosen_afterwards_replace_those_that_were_summed_with():
-    """Both updates and statistics; what the privacy slot scaled stays scaled."""
-    parts = [part([0], [1.0], [[4.0, 0.0]], [[1.0]], keep=True), part([3], [3.0], [[0.0, 4.0]], [[5.0]], keep=True)]
-    received = replace(gather(parts), scales=np.array([0.5, 1.0]))
-    other = messages.reweight(received, np.array([0.75, 0.25]))
-    assert (other.mean.tolist(), other.buffers.tolist()) == ([1.5, 1.0], [2.0])
-    assert other.weights.tolist() == [0.75, 0.25]
 
 
 # Who takes part

@@ -168,13 +168,6 @@ def test_one_client_equal_updates_and_broken_ones_are_weighed_by_size(updates, o
     assert metrics == {"pca_objective": pytest.approx(value, nan_ok=True), "pca_fallback": fallback}
 
 
-@every_objective
-def test_two_of_three_clients_that_agree_are_no_obstacle(objective):
-    """At weights (0, 0, 1) and wherever else a distance is 0, gradients are still numbers."""
-    weights = weights_of([[1, 0], [1, 0], [0, 2]], objective)
-    assert weights[0] + weights[1] == pytest.approx(0.5, abs=1e-3)
-
-
 def test_the_value_is_in_units_of_the_spread():
     """Three unit vectors: from their mean each is sqrt(2/3) away, which is the unit; eq. 4 has no deviation and mean 1."""
     _, metrics = reweigh(Config(objective="eq4"), received(orthogonal([1, 1, 1])))

@@ -66,12 +66,6 @@ def test_ties_go_to_the_lower_loss_and_then_to_the_previous_choice(costs, losses
 # IFCA and its absence
 
 
-def test_without_clustering_everybody_has_the_one_model():
-    chosen, costs = none.choose(none.Config(), view([[1.0], [2.0]], risks=[0.5]), preferring([0.0, 0.0]))
-    assert (chosen.tolist(), costs.tolist()) == ([0, 0], [[1.0], [2.0]])
-    assert none.Config().clusters == 1
-
-
 # IFCA-MIR
 
 
@@ -113,15 +107,6 @@ def test_a_minority_client_moves_where_beta_exceeds_df_over_df_plus_dl(df, dl, b
     seen = view([[base + df, base]], risks=[lowest, lowest + dl], previous=[MINORITY])
     chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(beta))
     assert chosen.tolist() == [MAJORITY if beta > boundary else MINORITY]
-
-
-@given(st.floats(0.05, 1), st.floats(0.05, 0.5))
-@fast
-def test_of_evenly_spread_betas_the_share_dl_over_df_plus_dl_migrates(df, dl):
-    minority = 1000
-    seen = view([[df, 0.0]] * minority, risks=[0.5, 0.5 + dl])
-    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(np.linspace(0, 1, minority)))
-    assert (chosen == MAJORITY).mean() == pytest.approx(dl / (df + dl), abs=2e-3)
 
 
 # Tolerances and what follows from them
@@ -191,25 +176,6 @@ def test_a_preference_that_cannot_be_computed_is_refused(fields, field):
 # Random migration
 
 
-def moving(seed: int, clients: int = 30, clusters: int = 3) -> tuple[View, Preferences]:
-    preferences = random_migration.preferences(random_migration.Config(), clients, rng(seed))
-    return random_view(seed, clients, clusters, ties=False), preferences
-
-
-@fast
-@given(seeds, st.integers(1, 4))
-def test_as_many_clients_move_between_each_two_models_as_under_ifca_mir(seed: int, clusters: int) -> None:
-    seen, preferences = moving(seed, clusters=clusters)
-    config = random_migration.Config(scale="normalized")
-    by_loss, _ = ifca.choose(ifca.Config(), seen, preferences)
-    by_risk, _ = ifca_mir.choose(config, seen, preferences)
-    chosen, costs = random_migration.choose(config, seen, preferences)
-    assert sorted(zip(by_loss, chosen, strict=True)) == sorted(zip(by_loss, by_risk, strict=True))
-    assert (costs.argmin(axis=1) == chosen).all()
-    stayed = chosen == by_loss
-    assert (costs[stayed] == seen.losses[stayed]).all()
-
-
 def test_who_moves_is_drawn_without_regard_to_the_weight_of_risk() -> None:
     """Over many draws, every client of the risky model moves equally often, though only half of them mind the risk."""
     seen = view([[0.0, 0.1]] * 20, [0.9, 0.5])
@@ -266,12 +232,6 @@ def test_by_hand_those_who_gain_most_leave_first_and_who_gains_less_than_the_pri
 def test_a_share_is_not_lost_to_rounding(share, clients, leaving):
     """Both products fall short of a whole number in floating point."""
     assert sum(by_rule(Config(most_leaving=share), seen_from([[0.9, 0.1]] * clients, [0] * clients))) == leaving
-
-
-def test_by_hand_the_price_is_added_to_every_model_but_the_one_used_last():
-    seen = seen_from([[0.7, 0.5, 0.6], [0.7, 0.5, 0.6]], [0, -1])
-    _, costs = ifca_mir.choose(Config(leaving_price=0.25), seen, preferring([0, 0]))
-    assert costs == pytest.approx(np.array([[0.7, 0.75, 0.85], [0.7, 0.5, 0.6]]))
 
 
 def test_neither_applies_while_risk_does_not_count():
@@ -336,20 +296,6 @@ def test_the_choice_is_that_of_the_slow_version(seed, most, price, scale, source
             users = seen.previous == model
             most_of_it = most if isinstance(most, int) else most * users.sum() + 1e-9
             assert (users & (found != model)).sum() <= most_of_it
-
-
-@fast
-@given(seeds)
-def test_by_default_the_choice_and_the_costs_are_those_of_the_paper_to_the_bit(seed):
-    rng = np.random.default_rng(seed)
-    seen = seen_from(
-        rng.uniform(0, 3, (9, 3)), rng.integers(-1, 3, 9), rng.uniform(0.5, 1, 3), own_risks=rng.random((9, 3))
-    )
-    beta = rng.random(9)
-    costs = (1 - beta[:, None]) * seen.losses + beta[:, None] * seen.published_risks[None, :]
-    found, ours = ifca_mir.choose(Config(), seen, Preferences(np.full(9, 0.6), beta))
-    assert ours.tobytes() == costs.tobytes()
-    assert found.tolist() == costs.argmin(axis=1).tolist()
 
 
 def test_by_hand_each_client_weighs_the_risk_that_it_found_itself():

@@ -36,12 +36,6 @@ def test_gaussian_events_compose_to_one_whose_precisions_add_up():
     )
 
 
-def test_the_noise_of_the_paper_is_a_level_and_no_budget():
-    """z = 0.01 (2 z^2 = 1/5000): epsilon beyond 5 000 in a round and beyond 100 000 in twenty."""
-    assert 5_000 < epsilon([event(0.01)], DELTA, "add_or_remove_one") < 5_500
-    assert 100_000 < epsilon([event(0.01)] * 20, DELTA, "add_or_remove_one") < 102_000
-
-
 def test_poisson_sampling_agrees_with_opacus_to_one_percent():
     accountants = pytest.importorskip("opacus.accountants")
     oracle = accountants.PRVAccountant()
@@ -93,12 +87,6 @@ def test_sampling_never_costs_more_than_no_sampling(sampler, neighboring, z):
     assert math.isfinite(whole)
     assert epsilon([event(z, sampler, 0.1)] * 20, DELTA, neighboring) <= whole
     assert epsilon([event(z, sampler, 1.0)] * 20, DELTA, neighboring) == whole
-
-
-def test_more_noise_fewer_rounds_and_a_larger_delta_cost_less():
-    spent = lambda z, rounds, delta: epsilon([event(z, "poisson", 0.1)] * rounds, delta, "add_or_remove_one")  # noqa: E731
-    assert spent(2.0, 20, DELTA) < spent(1.0, 20, DELTA) < spent(1.0, 40, DELTA) < spent(1.0, 40, 1e-7)
-    assert spent(1.0, 20, DELTA) == dp_sgd_epsilon(1.0, 0.1, 20, DELTA)  # rounds and steps are the same account
 
 
 def test_no_event_costs_nothing_and_no_noise_everything():

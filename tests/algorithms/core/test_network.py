@@ -62,22 +62,6 @@ def test_writing_the_vector_changes_the_module_and_the_reverse(network):
     assert (network.buffers == 4).sum() == 1
 
 
-def test_backward_adds_to_the_gradient_vector(network):
-    network.load(weights_of(network))
-    network.grads.zero_()
-    loss = network.module(network.inputs(images(3))).square().sum()
-    loss.backward()
-    once = network.grads.clone()
-    expected = torch.autograd.grad(
-        network.module(network.inputs(images(3))).square().sum(), list(network.module.parameters())
-    )
-    views = network.layout.views(once)
-    for (name, _), gradient in zip(network.module.named_parameters(), expected, strict=True):
-        np.testing.assert_allclose(views[name], gradient, rtol=1e-5)
-    network.module(network.inputs(images(3))).square().sum().backward()
-    np.testing.assert_allclose(network.grads, 2 * once, rtol=1e-5)
-
-
 def same(one: Weights, other: Weights) -> bool:
     return one.params.tobytes() == other.params.tobytes() and one.buffers.tobytes() == other.buffers.tobytes()
 
@@ -178,18 +162,6 @@ def test_weights_and_biases_are_distributed_as_pytorch_would_draw_them(layer, sh
         # Uniform: the sorted draws follow the line from -bound to bound (Kolmogorov's distance, 4 deviations).
         line = torch.linspace(-1, 1, len(values)) * bound
         assert (values - line).abs().max() < 4 * bound / math.sqrt(len(values))
-
-
-def test_a_marked_layer_gets_glorots_uniform_weights_and_no_bias():
-    marked = nn.Linear(30, 90, device="meta")
-    marked.init = "xavier"  # type: ignore[assignment]
-    network = Network(model(lambda shape, classes: nn.Sequential(marked)), (30,), 90)
-    network.initial(np.random.default_rng(0))
-    weight, bias = (parameter.detach() for parameter in network.module.parameters())
-    bound = math.sqrt(6 / (30 + 90))
-    assert 0.98 * bound < weight.abs().max() <= bound
-    assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
-    assert (bias == 0).all()
 
 
 def test_normalization_starts_as_the_identity_whatever_was_there_before(network):

@@ -61,16 +61,6 @@ def test_initial_values_are_those_that_the_constructor_draws_and_leave_torchs_ge
 
 
 @every_module
-def test_the_first_model_tells_examples_apart_and_answers_like_the_module_itself(name):
-    network, own = network_of(name), built(name).eval()
-    network.load(network.initial(np.random.default_rng(5)))
-    own.load_state_dict(network.module.state_dict())
-    logits = network.logits(images())
-    assert np.abs(logits[0] - logits[1]).max() > 1e-5
-    np.testing.assert_allclose(logits, own(torch.from_numpy(images())).detach(), rtol=1e-4, atol=1e-5)
-
-
-@every_module
 def test_steps_on_the_vector_are_steps_of_the_module(name):
     """A gradient step on the flat vector against one of torch's optimizer on a copy of the module."""
     network = network_of(name)
@@ -162,13 +152,6 @@ def test_the_curvature_of_shared_and_frozen_layers_is_that_of_autograd(name, mon
 def frozen_first(classes: int) -> nn.Module:
     first = nn.Linear(64, 6).requires_grad_(False)
     return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(6, classes))
-
-
-def test_recurrent_layers_without_cudnn_compute_the_same():
-    module, x = built("Recurrent").eval(), torch.from_numpy(images())
-    before = module(x)
-    own_values.avoid_cudnn(module)
-    assert torch.equal(module(x), before)
 
 
 def test_what_is_no_module_is_named():

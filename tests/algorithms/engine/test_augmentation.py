@@ -21,8 +21,6 @@ from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-STAY = (MARGIN, MARGIN, 0)
-
 
 def images(n: int, channels: int = 3, height: int = 6, width: int = 5) -> np.ndarray:
     return np.random.default_rng(n).normal(size=(n, channels, height, width)).astype(np.float32)
@@ -48,29 +46,6 @@ def test_images_are_cut_out_and_mirrored_as_one_would_by_hand():
     moves = rng.integers(0, (9, 9, 2), (200, 3))
     expected = np.stack([by_hand(image, move, around) for image, move in zip(x, moves, strict=True)])
     assert moved(x, moves, around).tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("move", "expected"),
-    [
-        (STAY, [1, 2]),
-        ((4, 4, 1), [2, 1]),
-        ((4, 5, 0), [2, 9]),
-        ((4, 5, 1), [9, 2]),
-        ((4, 3, 0), [9, 1]),
-        ((5, 4, 0), [9, 9]),
-    ],
-)
-def test_by_hand_two_pixels(move, expected):
-    assert moved(np.array([[[[1.0, 2.0]]]], np.float32), [move], [9.0]).ravel().tolist() == expected
-
-
-@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
-def test_the_order_in_memory_does_not_matter_and_images_stay_as_they_are(memory):
-    x, moves, around = images(8), np.random.default_rng(2).integers(0, (9, 9, 2), (8, 3)), np.zeros(3, np.float32)
-    given = torch.from_numpy(x.copy()).contiguous(memory_format=memory)
-    assert torch.equal(crop_flip(given, moves.astype(np.uint8), around), torch.from_numpy(moved(x, moves, around)))
-    assert torch.equal(given, torch.from_numpy(x))
 
 
 def test_shifted_images_are_filled_up_with_the_data_sets_background():

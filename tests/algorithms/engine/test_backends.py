@@ -103,16 +103,6 @@ def test_the_loop_is_the_loop_that_one_would_write_by_hand_whatever_the_network_
     assert (params.tobytes(), loss) == (again[0].tobytes(), again[1])
 
 
-def test_no_step_leaves_the_weights_and_costs_nothing():
-    network, (x, y), training = a_network(), examples(4), config({"epochs": 0})
-    (start,) = starts_of(network, 1)
-    plan = schedule(training, 4, None, np.random.default_rng(0))
-    params, loss = by_loop(network, start, x, y, plan, training)
-    assert (params.tobytes(), loss) == (start.params.tobytes(), 0.0)
-    params, losses = by_vmap(network, [start], x, y, [plan], training)
-    assert (params.tobytes(), losses.tolist()) == (start.params.tobytes(), [0.0])
-
-
 def test_one_step_by_hand_on_a_linear_model():
     """Two classes, one example x = 1 of class 0, weights 0: softmax is (1/2, 1/2), so the gradients are -1/2 and 1/2."""
     network = Network(StandIn(module=mlp, config=mlp.Config(hidden=())), (1,), 2)
@@ -198,17 +188,3 @@ def test_padding_trains_nobody(last):
     found, same = by_vmap(network, starts, x, y, plans[:3], training)
     assert any((plan < 0).any() for plan in plans[:3])
     assert (found.tobytes(), same.tobytes()) == (expected.tobytes(), losses.tobytes())
-
-
-def test_a_batch_above_the_largest_client_is_that_client_as_a_whole(monkeypatch):
-    """No step may compute with places in which no client of the block has an example."""
-    shapes, batch = [], vmap._batch
-    monkeypatch.setattr(vmap, "_batch", lambda *given: shapes.append(given[3].shape) or batch(*given))
-    largest, network, found = max(SIZES), a_network(), []
-    for size in (512, largest):
-        training = config(KINDS["momentum"] | {"batch_size": size})
-        x, y, plans = a_block(training)
-        found.append(by_vmap(network, starts_of(network), x, y, plans, training))
-    assert {shape[1] for shape in shapes} == {largest}
-    assert len(shapes) == 2 * 3  # one step an epoch
-    assert [array.tobytes() for array in found[0]] == [array.tobytes() for array in found[1]]

@@ -1,6 +1,5 @@
 """A block's work: plans of batches, training from the right model, evaluation client by client, and sums."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +13,14 @@ from torch import nn
 
 from algorithms.aggregation import fedmedian
 from algorithms.clustering import ifca
-from algorithms.core.messages import Assignment, Weights, gather
+from algorithms.core.messages import Assignment, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.interfaces import Run
 from algorithms.privacy import global_dp
-from algorithms.training._batches import PADDING, learning_rate
+from algorithms.training._batches import PADDING
 from algorithms.training.local_sgd import Config, schedule
-from datasets.components import Component, components
+from datasets.components import Component
 from orchestrator.config.run import resolve
 from tests.support.planted import clustered, planted
 from tests.support.planted import given as base
@@ -88,11 +87,6 @@ def test_one_batch_is_a_step_on_the_examples_the_cluster_was_chosen_with():
     assert schedule(training, 4, np.array([3, 1]), rng).tolist() == [[3, 1]]
 
 
-def test_the_learning_rate_decays_by_round():
-    training = Config(lr=0.5, lr_decay=0.5)
-    assert [learning_rate(training, round_) for round_ in range(3)] == [0.5, 0.25, 0.125]
-
-
 @given(sizes, st.integers(1, 60), seeds)
 @fast
 def test_a_minibatch_selection_draws_different_examples(examples, batch, seed):
@@ -102,13 +96,6 @@ def test_a_minibatch_selection_draws_different_examples(examples, batch, seed):
     assert picked is not None
     assert len(set(picked.tolist())) == len(picked) == min(examples, batch)
     assert set(picked.tolist()) <= set(range(examples))
-
-
-@pytest.mark.parametrize("clustering", ["none", "ifca", "ifca_mir"])
-def test_by_default_models_are_compared_on_all_examples(clustering):
-    component = Component(clustering, components("algorithms.clustering")[clustering].Config(), "algorithms.clustering")
-    run = SimpleNamespace(clustering=component)
-    assert block.selection_examples(run, [5], lambda *_: pytest.fail("drawn"), [0]) == [None]
 
 
 # Training
@@ -128,15 +115,6 @@ def test_every_client_trains_its_own_model_on_its_own_examples(backend):
         np.testing.assert_allclose(found.params[i], alone.params[0], atol=2e-6)
         assert found.loss[i] == pytest.approx(alone.loss[0], rel=1e-5)
     assert found.buffers.shape == (4, 0)
-
-
-def test_the_loop_gives_a_client_the_same_bytes_whoever_is_in_its_block():
-    run = a_run("loop", momentum=0.5)
-    everybody = trained(run, tuple(range(6)), CHOSEN)
-    for clients in [(0,), (2, 3, 4)]:
-        some = trained(run, clients, CHOSEN)
-        assert some.params.tobytes() == everybody.params[list(clients)].tobytes()
-        assert some.loss.tolist() == everybody.loss[list(clients)].tolist()
 
 
 @pytest.mark.parametrize(
@@ -220,21 +198,6 @@ def test_by_hand_updates_are_summed_for_each_cluster_that_was_chosen():
     assert first.total.dtype == np.float64
 
 
-def test_updates_are_bounded_before_the_sum_and_kept_only_where_needed():
-    clip: Callable[..., Any] = lambda config, norms: np.minimum(1, 2.5 / norms)  # noqa: E731
-    run = replace(
-        a_run(),
-        privacy=StandIn(module=SimpleNamespace(NEEDS="mean", bound=clip), config=None),  # type: ignore[arg-type]
-        aggregation=StandIn(  # type: ignore[arg-type]
-            module=SimpleNamespace(NEEDS="updates", weigh=lambda config, examples: np.ones(len(examples))), config=None
-        ),
-    )
-    parts = summed(run, [0, 1], np.array([[3.0, -4.0], [0.5, 0.0]]), [0, 0], [10, 20])
-    assert (parts[0].norms.tolist(), parts[0].scales.tolist()) == ([5.0, 0.5], [0.5, 1.0])
-    assert parts[0].updates.tolist() == [[3.0, -4.0], [0.5, 0.0]]
-    assert parts[0].total.tolist() == [2.0, -2.0]
-
-
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
 def test_an_update_that_is_not_finite_counts_as_zero_where_updates_are_clipped(broken):
     """The client keeps its weight, as one that sends zero does; its running statistics are those that it was sent."""
@@ -250,18 +213,3 @@ def test_an_update_that_is_not_finite_counts_as_zero_where_updates_are_clipped(b
     assert part.total.tolist() == [1.5, -2.0]
     assert part.own_buffers.tolist() == [[0.0], [0.0]]  # and not [1.0], the second client's own
     assert not np.isfinite(summed(a_run(), *sent)[0].total).all()
-
-
-def test_a_round_does_not_depend_on_the_cut_into_blocks_to_1e_12():
-    run, found = a_run("loop"), []
-    network = a_network(run)
-    for size in (1, 4, 6):
-        parts = []
-        for own in (tuple(range(at, min(at + size, 6))) for at in range(0, 6, size)):
-            chosen, work = np.array(CHOSEN)[list(own)], trained(run, own, CHOSEN)
-            parts.append(block.sum_updates(run, work, own, models_of(network), chosen, DATA.sizes[list(own)]))
-        found.append([gather([part[j] for part in parts if j in part], network.layout, {}) for j in (0, 1)])
-    for joined in found[1:]:
-        for ours, first in zip(joined, found[0], strict=True):
-            assert ours.clients.tolist() == first.clients.tolist()
-            np.testing.assert_allclose(ours.mean, first.mean, rtol=0, atol=1e-12)

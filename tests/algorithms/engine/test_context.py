@@ -14,7 +14,7 @@ from algorithms.core.dropout import Dropout
 from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
 from algorithms.engine import block
-from algorithms.engine.backends.client_inputs import generator, stack, take_first
+from algorithms.engine.backends.client_inputs import generator
 from algorithms.interfaces import Run
 from algorithms.objectives import plain
 from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
@@ -130,43 +130,7 @@ def test_the_backends_carry_alike_and_chance_belongs_to_the_client():
         np.testing.assert_allclose(moved(probing("vmap"), (client,))[0], in_turn[i], atol=1e-5)
 
 
-def test_contexts_are_stacked_and_cut_at_every_depth():
-    each = [{"rho": torch.tensor(float(i)), "sent": {"w": torch.full((2,), float(i))}} for i in range(3)]
-    joined = stack(each)
-    assert joined["rho"].tolist() == [0, 1, 2]
-    assert take_first(joined, 2)["sent"]["w"].tolist() == [[0, 0], [1, 1]]
-    assert stack([{}, {}]) == {} == take_first({}, 1)
-
-
 # Options of the module
-
-
-class Doubling(nn.Module):
-    """A linear layer that can be asked for twice its output."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(10, 2)
-
-    def forward(self, x: torch.Tensor, twice: bool = False) -> torch.Tensor:
-        return self.layer(x) * (2 if twice else 1)
-
-
-@BACKENDS
-def test_forward_passes_options_on_and_takes_any_weights(backend):
-    """Twice the weights and twice the output, divided by four, are the network itself."""
-
-    def loss(config: Any, forward: Any, arrays: Any, x: Any, y: Any, context: Any) -> torch.Tensor:
-        def quartered(given: Any, inputs: Any) -> torch.Tensor:
-            return forward({name: 2 * array for name, array in given.items()}, inputs, twice=True) / 4
-
-        return plain.loss(config, quartered, arrays, x, y, context)
-
-    module = SimpleNamespace(build=lambda config, shape, classes: Doubling(), CONVOLUTIONAL=False, BATCH_NORM=False)
-    usual = replace(a_run(backend), model=StandIn(module=module, config=None, name="doubling"))  # type: ignore[arg-type]
-    devious = replace(usual, objective=StandIn(module=SimpleNamespace(loss=loss), config=plain.Config()))  # type: ignore[arg-type]
-    expected, found = (trained(run, CLIENTS, [0] * 6).params for run in (usual, devious))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_dropout_is_the_clients_own_whoever_trains_after_whatever():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from algorithms.core.configs import CurvatureConfig
 from algorithms.core.messages import BlockResult
 from algorithms.core.network import Network
 from algorithms.curvature import hessian
@@ -57,15 +56,6 @@ def rows(x: np.ndarray) -> list[bytes]:
     return sorted(one.tobytes() for one in x)
 
 
-def test_by_default_a_client_measures_on_all_that_it_has_up_to_1024(monkeypatch):
-    """With the former default of 20, rho of a client was mostly chance; a client of UCI HAR has at most 409 windows."""
-    data = planted(clients=3, each=[409, 21, 1100], minority=1)
-    wholes, halves = measured_on(monkeypatch, resolve(given(1, **FINP)), data)
-    assert [len(x) for x in wholes] == [409, 21, 1024]
-    assert [len(x) for x in halves] == [205, 204, 11, 10, 512, 512]
-    assert CurvatureConfig().reliability_every == 5
-
-
 @pytest.mark.parametrize("examples", [1, 2, 8, 1024])
 def test_the_halves_divide_the_examples_of_the_whole(monkeypatch, examples):
     run = resolve(given(1, **FINP, curvature={"examples": examples}))
@@ -83,16 +73,6 @@ def test_a_client_with_one_example_has_no_halves():
     found = work.measure_halves(run, DATA, network, range(6), block, fixed, 0)
     assert np.isfinite(found[:5]).all()
     assert np.isnan(found[5]).all()
-
-
-def test_halves_of_a_client_whose_examples_are_all_alike_have_its_curvature():
-    run = resolve(given(1, **FINP, curvature={"trace": "hutchinson", "probes": 400, "tolerance": 1e-6}))
-    data = planted(clients=2, each=10, minority=1)
-    data.train.x[:], data.train.y[:] = data.train.x[:1], data.train.y[:1]
-    network, block = trained(run, data)
-    whole = work.measure_curvatures(run, data, network, range(2), block, fixed)
-    found = work.measure_halves(run, data, network, range(2), block, fixed, 0)
-    assert found[..., 0].ravel().tolist() == pytest.approx(np.repeat(whole["lambda_max"], 2).tolist(), rel=1e-3)
 
 
 @pytest.mark.parametrize(("every", "due"), [(0, []), (1, [1, 2, 3, 4, 5, 6, 7]), (3, [3, 6, 7]), (7, [7]), (20, [7])])

@@ -67,23 +67,6 @@ def test_many_clients_step_as_each_would_alone_and_those_that_have_finished_stay
         np.testing.assert_allclose(stepped[i], expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("fields", "start", "grads", "end"),
-    [
-        ({"lr": 0.5}, 1.0, [2.0], 0.0),
-        ({"lr": 0.5, "weight_decay": 0.5}, 1.0, [0.0], 0.75),
-        ({"lr": 1.0, "momentum": 0.5}, 0.0, [4.0, 0.0], -4.0 - 2.0),
-        ({"optimizer": "adam", "lr": 0.25}, 0.0, [1e-3], -0.25),  # the first step is the learning rate
-        ({"optimizer": "adam", "lr": 0.25}, 0.0, [-50.0], 0.25),
-    ],
-)
-def test_by_hand(fields, start, grads, end):
-    weights, own = torch.tensor([start]), optimizer(fields)
-    for grad in grads:
-        own.step(weights, torch.tensor([grad]))
-    assert weights.item() == pytest.approx(end, abs=1e-5)
-
-
 # From round to round
 
 LASTING = {"momentum": KINDS["momentum"], "nesterov": KINDS["nesterov"], "adam": KINDS["adam"]}
@@ -131,8 +114,3 @@ def test_who_never_took_part_begins_with_zeros_whatever_stands_there():
     carried["moments"][1] = 2
     moments = optimizer_state(resume_optimizer(config, 0.1, carried, (2, 3), CPU))["moments"]
     assert moments.tolist() == [[[0.0] * 3] * 2, [[2.0] * 3] * 2]
-
-
-@pytest.mark.parametrize("fields", [{"optimizer_state": "reset", **KINDS["adam"]}, {"optimizer_state": "persist"}])
-def test_nothing_is_kept_where_nothing_lasts(fields):
-    assert stepped(Config(**fields), {}, draws(4), draws(1, 4)) == {}

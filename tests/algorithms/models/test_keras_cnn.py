@@ -17,26 +17,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 SLICE, SMALL = (1, 128, 128), (1, 18, 18)
 
 
-def blueprint(shape=SLICE, classes: int = 4, **fields) -> nn.Module:
-    """The network without memory."""
-    with torch.device("meta"):
-        return keras_cnn.build(keras_cnn.Config(**fields), shape, classes)
-
-
 def network(shape=SMALL, **fields) -> Network:
     built = Network(StandIn(module=keras_cnn, config=keras_cnn.Config(**fields)), shape, 4)
     built.initial(np.random.default_rng(0))
     return built
-
-
-@pytest.mark.parametrize(
-    ("padding", "first_dense", "total"), [("valid", 6_422_592, 6_517_476), ("same", 8_388_672, 8_483_556)]
-)
-def test_twelve_arrays_with_the_papers_parameters(padding, first_dense, total):
-    sizes = [parameter.numel() for parameter in blueprint(padding=padding).parameters()]
-    layers = [kernel + bias for kernel, bias in zip(sizes[::2], sizes[1::2], strict=True)]
-    assert layers == [320, 18_496, 73_856, first_dense, 2_080, 132]
-    assert (len(sizes), sum(sizes)) == (12, total)
 
 
 def test_every_layer_gives_the_shape_that_the_paper_lists():
@@ -98,20 +82,3 @@ def test_the_mask_depends_on_seed_and_shape_alone():
     assert not torch.equal(one, dropping(0.3, seed=8)(x))
     layer = dropping(0.3, seed=7)
     assert torch.equal(layer(x), one) and not torch.equal(layer(x), one)  # the stream goes on
-
-
-def test_training_repeats_with_its_seed_and_spares_the_global_generator():
-    built, x = network(), torch.rand(8, *SMALL, generator=torch.Generator().manual_seed(1))
-    before = torch.initial_seed(), torch.get_rng_state()
-
-    def outputs(seed: int) -> torch.Tensor:
-        reseed(built.module, seed, "cpu")
-        return torch.cat([built.module.train()(x), built.module(x)]).detach()
-
-    one, two, other = outputs(3), outputs(3), outputs(4)
-    assert torch.equal(one, two) and not torch.equal(one, other) and not torch.equal(one[:8], one[8:])
-    assert torch.initial_seed() == before[0] and torch.equal(torch.get_rng_state(), before[1])
-    arrays = {name: value.detach().clone() for name, value in built.module.named_parameters()}
-    reseed(built.module, 3, "cpu")
-    assert torch.equal(torch.func.functional_call(built.module, arrays, (x,)), one[:8])
-    assert len({id(layer.generator) for layer in built.module if isinstance(layer, Dropout)}) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from algorithms.models import _callables
 from algorithms.models._callables import CallableError
-from datasets import origins, outside
+from datasets import origins
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.own_code import install
 from orchestrator.config.run import check
@@ -170,14 +170,3 @@ def test_our_example_is_called_and_a_refusal_has_file_and_line(tmp_path):
     )
     with pytest.raises(ConfigError, match=r"sweep\.yaml:5: base\.model\.name: subprocess:run is not imported"):
         load_sweep(tmp_path / "sweep.yaml")
-
-
-def test_metadata_in_the_working_folder_offer_nothing(site, monkeypatch):
-    written(site, {"own_guest_.py": "raise SystemExit"})
-    monkeypatch.chdir(site)
-    distribution(site, {"fedpriv.attacks.foo": "own_guest_"})
-    outside.installed.cache_clear()
-    try:
-        assert outside.installed().get("attacks", ()) == ()
-    finally:
-        outside.installed.cache_clear()

@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from algorithms.core.messages import Assignment, Weights
-from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.engine.backends import loop
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import Run
-from algorithms.models import mnist_cnn
-from algorithms.objectives import plain
-from algorithms.training import dp_sgd, local_sgd
+from algorithms.training import local_sgd
 from algorithms.training._batches import PADDING, one_pass
 from algorithms.training.local_sgd import Config, schedule
 from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
@@ -127,23 +124,6 @@ def test_two_rounds_with_memory_are_one_of_twice_the_length(backend, fields):
 # Less precision
 
 
-def test_bf16_trains_convolutions():
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(12, 1, 8, 8)).astype(np.float32), rng.integers(0, 3, 12)
-    network = Network(StandIn(module=mnist_cnn, config=mnist_cnn.Config()), (1, 8, 8), 3)
-    start, found = network.initial(rng), {}
-    objective = StandIn(module=plain, config=plain.Config())
-    for precision in ("float32", "bf16"):
-        training = Config(precision=precision, lr=0.05, epochs=3, batch_size=4)
-        network.load(start)
-        plan = schedule(training, 12, None, np.random.default_rng(1))
-        gradient = loop.objective_gradient(network, training, objective, {})
-        loop.train(network, x, y, plan, Optimizer(training, training.lr), gradient)
-        found[precision] = network.weights().params - start.params
-    gap = np.linalg.norm(found["bf16"] - found["float32"]) / np.linalg.norm(found["float32"])
-    assert 1e-4 < gap < 0.1
-
-
 # What goes together
 
 
@@ -172,18 +152,3 @@ def test_what_cannot_be_vectorized_is_trained_in_turn_and_vmap_is_refused(parts,
     found = local_sgd.problems(Config(backend="vmap"), run)
     assert [(field, word in sentence) for field, sentence in found] == ([("backend", True)] if word else [])
     assert local_sgd.problems(Config(backend="loop"), run) == []
-
-
-@pytest.mark.parametrize("module", [local_sgd, dp_sgd])
-def test_momentum_of_the_wrong_kind_is_refused(module):
-    for fields in ({"optimizer": "adam", "nesterov": True}, {"nesterov": True}):
-        assert "nesterov" in module.Config(**fields).unread_fields()
-    assert "momentum" in module.Config(optimizer="adam", momentum=0.5).unread_fields()
-    assert not {"momentum", "nesterov"} & set(module.Config(momentum=0.5, nesterov=True).unread_fields())
-
-
-def test_batches_far_wider_than_a_client_take_no_memory_and_hold_the_same() -> None:
-    wide, usual = (one_pass(12, batch, np.random.default_rng(0)) for batch in (2**63 - 1, 12))
-    assert wide.shape == (1, 2**16)
-    assert wide[wide != PADDING].tolist() == usual[0].tolist()
-    assert one_pass(12, 500, np.random.default_rng(0)).shape == (1, 500)
