@@ -8,12 +8,12 @@ that order: a view of it costs nothing, whereas re-ordering at every step would.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,6 @@ def _view(piece: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return piece.view(*lead, out, height, width, channels).movedim(-1, -3)
 
 
-def parameter_layout(module: nn.Module) -> Layout:
-    """Return the layout of the trainable arrays of ``module``, in the module's own order."""
-    return _layout(dict(module.named_parameters()))
-
-
-def buffer_layout(module: nn.Module) -> Layout:
-    """Return the layout of the floating-point buffers of ``module`` (running means and variances).
-
-    Integer counters are left out: averaging them is meaningless, and nothing reads them as long as the momentum of the
-    running statistics is fixed.
-    """
-    return _layout({name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()})
-
-
-def _layout(arrays: dict[str, torch.Tensor]) -> Layout:
+def layout_of(arrays: Mapping[str, torch.Tensor]) -> Layout:
+    """Return the layout of ``arrays`` by name, in their own order."""
     return Layout(tuple(arrays), tuple(tuple(array.shape) for array in arrays.values()))

@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from algorithms.core import own_values
+from algorithms.core import dropout, own_values
+from algorithms.core.gradients import mean_cross_entropy
 from algorithms.core.initialization import initialize
-from algorithms.core.layout import buffer_layout, parameter_layout
+from algorithms.core.layout import layout_of
 from algorithms.core.messages import Weights
 
 # Training data are in shared, read-only memory, and nothing writes to tensors over them.
@@ -46,36 +47,49 @@ class Network:
         self.own_values, self.random = model.module.OWN_VALUES, model.module.RANDOM or model.module.OWN_VALUES
         self.module = self._built()
         self.dense = not any(isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules())
-        self.layout = parameter_layout(self.module)
-        self.buffer_layout = (own_values.statistics_layout if self.own_values else buffer_layout)(self.module)
+        parameters = dict(self.module.named_parameters())
+        changing = own_values.running_buffers(self.module) if self.own_values else dict(self.module.named_buffers())
+        # Counts of batches are no statistics: averaging them is meaningless, and nothing reads them while momentum is fixed.
+        statistics = {name: buffer for name, buffer in changing.items() if buffer.is_floating_point()}
+        self.counters = [buffer for buffer in changing.values() if not buffer.is_floating_point()]
+        self.layout, self.buffer_layout = layout_of(parameters), layout_of(statistics)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
         self.buffers = torch.zeros(self.buffer_layout.size, device=device)
-        own_values.bind(self.module, self.layout.views(self.params), self.layout.views(self.grads))
-        statistics = self.buffer_layout.views(self.buffers)
-        own_values.bind_statistics(self.module, statistics)
-        others = [buffer for name, buffer in self.module.named_buffers() if name not in statistics]
-        self.counters = own_values.counters(self.module) if self.own_values else others
+        self._copy(self.module)
+        for name, view in self.layout.views(self.params).items():  # still the same objects, which layers may share
+            parameters[name].data = view
+        for name, view in self.layout.views(self.grads).items():
+            parameters[name].grad = view
+        for name, view in self.buffer_layout.views(self.buffers).items():
+            owner, _, leaf = name.rpartition(".")
+            self.module.get_submodule(owner).register_buffer(leaf, view)
 
     def _built(self) -> nn.Module:
         if self.own_values:
-            own = own_values.build(self._build, self.shape, own_values.FIXED)
+            module = own_values.build(self._build, self.shape, own_values.FIXED)
             if self.device.type == "cuda":
-                own_values.avoid_cudnn(own)
-            return own.to(self.device)
+                own_values.avoid_cudnn(module)
+            return module.to(self.device)
         with torch.device("meta"):
-            module: nn.Module = self._build()
+            module = self._build()
         module.to_empty(device=self.device)
         for array in (*module.parameters(), *module.buffers()):
             array.data.zero_()
         return module
 
+    def _copy(self, module: nn.Module) -> None:
+        """Copy the values of a module of the same kind into the vectors."""
+        values = dict(module.named_parameters()) | dict(module.named_buffers())
+        views = self.layout.views(self.params) | self.buffer_layout.views(self.buffers)
+        for name, view in views.items():
+            view.copy_(values[name].data)
+
     def initial(self, rng: np.random.Generator) -> Weights:
         """Return freshly initialized weights, which depend on ``rng`` only."""
         seed = int(rng.integers(2**63))
         if self.own_values:
-            fresh = own_values.build(self._build, self.shape, seed)
-            own_values.copy_values(fresh, self.layout.views(self.params), self.buffer_layout.views(self.buffers))
+            self._copy(own_values.build(self._build, self.shape, seed))
         else:
             initialize(self.module, torch.Generator(self.device).manual_seed(seed))
         return self.weights()
@@ -95,8 +109,6 @@ class Network:
 
     def reseed(self, seed: int) -> None:
         """Seed the generator of the module's random layers."""
-        from algorithms.core import dropout
-
         dropout.reseed(self.module, seed, self.device)
         if self.own_values:  # its layers draw from torch's global generator, which nothing else of ours does
             torch.manual_seed(seed)
@@ -125,13 +137,11 @@ class Network:
         """
         from torch.func import functional_call, grad, vmap
 
-        from algorithms.core.gradients import mean_cross_entropy
-
         self.module.eval()
         inputs, labels = self.inputs(x), as_tensor(y).to(self.device)
 
-        def loss(params: torch.Tensor, one: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-            outputs = functional_call(self.module, self.layout.views(params), (one[None],))
+        def loss(params: torch.Tensor, example: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            outputs = functional_call(self.module, self.layout.views(params), (example[None],))
             return mean_cross_entropy(outputs, label[None])
 
         of_each, size = vmap(grad(loss), in_dims=(None, 0, 0)), max(1, GRADIENTS_AT_ONCE // self.layout.size)
@@ -140,14 +150,12 @@ class Network:
                 of_each(self.params, inputs[:1], labels[:1])
             except Exception:
                 self.dense = False
-        if not self.dense:
-            for i in range(len(labels)):
-                self.grads.zero_()
-                mean_cross_entropy(self.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
-                yield self.grads[None]
-            return
-        for some, their in zip(inputs.split(size), labels.split(size), strict=True):
-            yield of_each(self.params, some, their)
+        for few, their in zip(inputs.split(size), labels.split(size), strict=True) if self.dense else ():
+            yield of_each(self.params, few, their)
+        for i in range(0 if self.dense else len(labels)):
+            self.grads.zero_()
+            mean_cross_entropy(self.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
+            yield self.grads[None]
 
 
 def as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:

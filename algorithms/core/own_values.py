@@ -8,7 +8,7 @@ on and no training changes comes from one fixed seed: constant buffers, and para
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,8 +16,6 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
-
-from algorithms.core.layout import Layout
 
 FIXED = 0  # the seed of constant buffers and frozen parameters
 
@@ -30,29 +28,25 @@ def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Modu
 
     Raises:
         TypeError: ``make`` returns no torch module.
+        ValueError: the constructor seeds torch's generator.
     """
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(seed)
         module = make()
+        if torch.initial_seed() != seed:
+            raise ValueError("seeds torch's generator in its constructor (torch.manual_seed), so all seeds begin alike")
         if not isinstance(module, nn.Module):
             raise TypeError(f"returns a {type(module).__name__}, no torch.nn.Module")
         if any(is_lazy(array) for array in (*module.parameters(), *module.buffers())):
             module.eval()
             with torch.no_grad():
                 module(torch.zeros(2, *shape))
-    _freeze(module)
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False, remove_duplicate=False)):
+            if not parameter.requires_grad:
+                del part._parameters[name]
+                part.register_buffer(name, parameter.data)
     return module.train()
-
-
-def elements(make: Callable[[], Any]) -> int | None:
-    """Return how many numbers the parameters of a module are, without making them; None if only making them would tell."""
-    module = blueprint(make)
-    return None if module is None else count(module)
-
-
-def count(module: nn.Module) -> int:
-    """Return how many numbers the parameters of ``module`` are; those of lazy layers are not known and do not count."""
-    return sum(one.numel() for one in module.parameters() if not is_lazy(one))
 
 
 def blueprint(make: Callable[[], Any]) -> nn.Module | None:
@@ -66,45 +60,20 @@ def blueprint(make: Callable[[], Any]) -> nn.Module | None:
     return module if isinstance(module, nn.Module) else None
 
 
-def statistics_layout(module: nn.Module) -> Layout:
-    """Return the layout of the running statistics of torch's normalization layers: the buffers that training changes."""
-    running = {id(buffer) for part in _normalizations(module) for buffer in part.buffers(recurse=False)}
-    named = {name: buffer for name, buffer in module.named_buffers() if id(buffer) in running}
-    floating = {name: tuple(buffer.shape) for name, buffer in named.items() if buffer.is_floating_point()}
-    return Layout(tuple(floating), tuple(floating.values()))
+def elements(make: Callable[[], Any]) -> int | None:
+    """Return how many numbers a module's parameters are, without making them; None if only making them would tell.
 
-
-def counters(module: nn.Module) -> list[torch.Tensor]:
-    """Return the numbers of batches that normalization layers have seen."""
-    buffers = [buffer for part in _normalizations(module) for buffer in part.buffers(recurse=False)]
-    return [buffer for buffer in buffers if not buffer.is_floating_point()]
-
-
-def bind(module: nn.Module, parameters: dict[str, torch.Tensor], gradients: dict[str, torch.Tensor]) -> None:
-    """Move the parameters of ``module``, with their values, into the views ``parameters``, and their gradients likewise.
-
-    The parameters stay the same objects, so that layers that share one, or keep a list of theirs, go on doing so.
+    Those of lazy layers are not known yet and do not count.
     """
-    for name, parameter in module.named_parameters():
-        parameters[name].copy_(parameter.data)
-        parameter.data = parameters[name]
-        parameter.grad = gradients[name]
+    module = blueprint(make)
+    return module and sum(array.numel() for array in module.parameters() if not is_lazy(array))
 
 
-def bind_statistics(module: nn.Module, statistics: dict[str, torch.Tensor]) -> None:
-    """Move the running statistics of ``module``, with their values, into the views ``statistics``."""
-    for name, view in statistics.items():
-        owner, _, leaf = name.rpartition(".")
-        part = module.get_submodule(owner)
-        view.copy_(part.get_buffer(leaf))
-        part.register_buffer(leaf, view)
-
-
-def copy_values(module: nn.Module, parameters: dict[str, torch.Tensor], statistics: dict[str, torch.Tensor]) -> None:
-    """Copy the values of a module that was just built into the views of another one."""
-    own = dict(module.named_parameters()) | dict(module.named_buffers())
-    for name, view in (parameters | statistics).items():
-        view.copy_(own[name].data)
+def running_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the buffers of torch's normalization layers by name: those that training changes."""
+    layers = [part for part in module.modules() if isinstance(part, _NormBase)]
+    ids = {id(buffer) for layer in layers for buffer in layer.buffers(recurse=False)}
+    return {name: buffer for name, buffer in module.named_buffers() if id(buffer) in ids}
 
 
 def avoid_cudnn(module: nn.Module) -> None:
@@ -117,15 +86,3 @@ def avoid_cudnn(module: nn.Module) -> None:
 def _without_cudnn(forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     with torch.backends.cudnn.flags(enabled=False):
         return forward(*arguments, **options)
-
-
-def _normalizations(module: nn.Module) -> Iterator[nn.Module]:
-    return (part for part in module.modules() if isinstance(part, _NormBase))
-
-
-def _freeze(module: nn.Module) -> None:
-    for part in module.modules():
-        for leaf, parameter in list(part.named_parameters(recurse=False, remove_duplicate=False)):
-            if not parameter.requires_grad:
-                del part._parameters[leaf]
-                part.register_buffer(leaf, parameter.data)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,7 +22,8 @@ from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.interfaces import Run
 from algorithms.metrics.classification import are_probabilities
-from algorithms.models import _callables, _facts
+from algorithms.models import _facts
+from algorithms.models._callables import CallableError, said
 from datasets.components import remembered
 from datasets.federation import Examples, Federation
 
@@ -31,12 +31,8 @@ EXAMPLES, CLIENTS = 4, 2
 SEED = 1_000_003  # one that no constructor sets by itself
 
 
-class Misfit(Exception):  # noqa: N818
-    """The first thing that does not fit, as the predicate of a sentence."""
-
-
 @dataclass(frozen=True)
-class _Tried:
+class _Trial:
     """A run, compared by what of it bears on the answer."""
 
     key: str
@@ -51,66 +47,74 @@ def problem(run: Run, shape: tuple[int, ...], classes: int) -> str | None:
     step = {"epochs": 1, "lr": 0.01, "optimizer_state": "reset"}
     run = replace(run, training=replace(run.training, config=run.training.config.model_copy(update=step)))
     key = repr((run.model, run.training, run.objective, run.measures_curvature and run.curvature))
-    return _problem(_Tried(key, run), tuple(map(int, shape)), int(classes))
+    return _problem(_Trial(key, run), tuple(map(int, shape)), int(classes))
 
 
 @remembered
-def _problem(tried: _Tried, shape: tuple[int, ...], classes: int) -> str | None:
-    run, model = tried.run, tried.run.model
+def _problem(trial: _Trial, shape: tuple[int, ...], classes: int) -> str | None:
+    stage, title = "", trial.run.model.title
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with _tried(f"cannot be built for examples of shape {shape}"):
-                make = partial(model.module.build, model.config, shape, classes)
-                if (own_values.elements(make) or 0) > _facts.MOST_TRIED:
-                    return None  # a few copies of it and of its gradients would take the memory that the run needs
-                first, second = _built(make, shape), _built(make, shape)
-            _check_values(run, first, second)
-            _check_outputs(first, shape, classes)
-            _check_step(run, shape, classes)
-    except Misfit as misfit:
-        return f"{model.title} {misfit}"
+            stages = _stages(trial.run, shape, classes)
+            while stage := next(stages, ""):
+                pass
+    except CallableError as error:
+        return f"{title} {error}"
+    except Exception as error:
+        return f"{title} {stage}: {said(error)}"
     return None
 
 
-@contextmanager
-def _tried(sentence: str) -> Iterator[None]:
-    """Turn whatever torch or the module raises into a `Misfit` that begins with ``sentence``."""
-    try:
-        yield
-    except Misfit:
-        raise
-    except _callables.CallableError as error:
-        raise Misfit(str(error)) from error
-    except Exception as error:
-        raise Misfit(f"{sentence}: {_callables.said(error)}") from error
-
-
-def _built(make: partial[nn.Module], shape: tuple[int, ...]) -> nn.Module:
-    """Build the module under `SEED`, which its constructor must leave as it is."""
-
-    def build() -> nn.Module:
-        module = make()
-        if torch.initial_seed() != SEED:
-            raise Misfit("seeds torch's generator in its constructor (torch.manual_seed), so all seeds begin alike")
-        return module
-
-    return own_values.build(build, shape, SEED)
+def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
+    """Try the module, and yield before each stage what it means if torch or the module raises something there."""
+    yield f"cannot be built for examples of shape {shape}"
+    make = partial(run.model.module.build, run.model.config, shape, classes)
+    if (own_values.elements(make) or 0) > _facts.MOST_TRIED:
+        return  # a few copies of it and of its gradients would take the memory that the run needs
+    first, second = (own_values.build(make, shape, SEED) for _ in range(2))
+    _check_values(run, first, second)
+    yield f"does not take examples of shape {shape}"
+    _check_outputs(first, shape, classes)
+    yield "cannot take a step"
+    data, network = _federation(shape, classes), Network(run.model, shape, classes)
+    stream: block.Stream = lambda *place: np.random.default_rng(0)  # noqa: E731
+    assigned = Assignment(range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)})
+    start = network.initial(stream())
+    network.load(start)
+    before = _arrays(network.module)
+    trained = block.train(run, data, network, [start], assigned, stream)
+    if not np.isfinite(trained.params).all():
+        raise CallableError("has a gradient that is not finite")
+    carried = {*network.layout.names, *network.buffer_layout.names}
+    for name in _differing(before, network.module):
+        if name not in carried and not name.endswith("_tracked"):
+            raise CallableError(
+                f"keeps state between calls: training changes its buffer {name}, which is no running statistic of one "
+                "of torch's normalization layers and would be lost from round to round"
+            )
+    yield "cannot be differentiated twice, which the curvature (rho) needs"
+    block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
+    if not run.training.config.drop_last:
+        yield "cannot train on one example, as the last batch of an epoch may be (training.drop_last: true)"
+        network.module.train()(network.inputs(data.train.x[:1]))
 
 
 def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
     """Check the arrays of a module that was built twice, and that it is what components were told before."""
     trained = dict(first.named_parameters())
     if not trained:
-        raise Misfit("has no parameter that can be trained")
+        raise CallableError("has no parameter that can be trained")
     for name, array in (*trained.items(), *first.named_buffers()):
         if array.is_sparse or array.is_complex() or (name in trained and array.dtype != torch.float32):
-            raise Misfit(f"has {name} of type {array.dtype}; arrays must be dense and real, and parameters float32")
-    if other := _differing(_arrays(first), second):
-        raise Misfit(f"starts from another {other[0]} each time that it is built; its constructor must draw from torch")
+            raise CallableError(
+                f"has {name} of type {array.dtype}; arrays must be dense and real, and parameters float32"
+            )
+    if differing := _differing(_arrays(first), second):
+        raise CallableError(f"starts from another {differing[0]} each time that it is built; draw it from torch")
     declared = run.model.module
     if _facts.normalizes(first) > declared.BATCH_NORM or not set(_facts.raw_parameters(first)) <= set(declared.RAW):
-        raise Misfit(
+        raise CallableError(
             "has batch normalization or raw parameters for these data, which could not be seen before they were loaded, "
             "because it cannot be built for other shapes; build it in a function without arguments and name that function"
         )
@@ -119,36 +123,32 @@ def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
 def _check_outputs(module: nn.Module, shape: tuple[int, ...], classes: int) -> None:
     """Check that outputs in evaluation are logits, the same each time, whatever examples are beside an example."""
     x, module = torch.from_numpy(_examples(shape, EXAMPLES)), module.eval()
-    with torch.no_grad(), _tried(f"does not take examples of shape {shape}"):
-        outputs, again, alone = module(x), module(x), [module(one) for one in x.split(1)]
-        if (
-            not isinstance(outputs, torch.Tensor)
-            or outputs.shape != (EXAMPLES, classes)
-            or outputs.dtype != torch.float32
-        ):
-            kind = getattr(outputs, "dtype", None) or type(outputs).__name__
-            size = list(getattr(outputs, "shape", ()))
-            raise Misfit(
-                f"returns {kind} {size}; it must return the logits alone, torch.float32 [{EXAMPLES}, {classes}]: the data "
-                f"have {classes} classes (name its argument for their number num_classes, or give it in model.args)"
-            )
-        if not outputs.isfinite().all():
-            raise Misfit("returns outputs that are not finite, for examples between 0 and 1")
-        if are_probabilities(outputs.numpy()):
-            raise Misfit("returns probabilities; it must return logits, so leave the softmax out")
-        if not torch.equal(outputs, again):
-            raise Misfit(
-                "keeps state between calls, or draws random numbers in evaluation: the same examples give others"
-            )
-        if not torch.allclose(outputs, torch.cat(alone), rtol=1e-3, atol=1e-4):
-            raise Misfit("gives an example another output when other examples are evaluated beside it")
+    with torch.no_grad():
+        outputs, again, alone = module(x), module(x), [module(example) for example in x.split(1)]
+    kind = getattr(outputs, "dtype", None) or type(outputs).__name__
+    size = list(getattr(outputs, "shape", ()))
+    if not isinstance(outputs, torch.Tensor) or kind != torch.float32 or size != [EXAMPLES, classes]:
+        raise CallableError(
+            f"returns {kind} {size}; it must return the logits alone, torch.float32 [{EXAMPLES}, {classes}]: the data "
+            f"have {classes} classes (name its argument for their number num_classes, or give it in model.args)"
+        )
+    if not outputs.isfinite().all():
+        raise CallableError("returns outputs that are not finite, for examples between 0 and 1")
+    if are_probabilities(outputs.numpy()):
+        raise CallableError("returns probabilities; it must return logits, so leave the softmax out")
+    if not torch.equal(outputs, again):
+        raise CallableError(
+            "keeps state between calls, or draws random numbers in evaluation: the same examples give others"
+        )
+    if not torch.allclose(outputs, torch.cat(alone), rtol=1e-3, atol=1e-4):
+        raise CallableError("gives an example another output when other examples are evaluated beside it")
 
 
-def _check_step(run: Run, shape: tuple[int, ...], classes: int) -> None:
-    """Check that two clients can take a step as the run takes it, and that it changes no state but running statistics."""
+def _federation(shape: tuple[int, ...], classes: int) -> Federation:
+    """Return two clients with four examples each."""
     x, y = _examples(shape, CLIENTS * EXAMPLES), np.arange(CLIENTS * EXAMPLES) % classes
-    none, zeros = Examples(x[:0], y[:0]), np.zeros(CLIENTS * EXAMPLES, np.float32)
-    data = Federation(
+    empty, zeros = Examples(x[:0], y[:0]), np.zeros(CLIENTS * EXAMPLES, np.float32)
+    return Federation(
         name="examples",
         classes=classes,
         train=Examples(x, y),
@@ -157,35 +157,12 @@ def _check_step(run: Run, shape: tuple[int, ...], classes: int) -> None:
         group_names=("",),
         strengths=zeros[:CLIENTS],
         example_strengths=zeros,
-        test=none,
-        test_owner=none.y,
-        nonmembers=none,
-        nonmember_owner=none.y,
-        shadow=none,
+        test=empty,
+        test_owner=empty.y,
+        nonmembers=empty,
+        nonmember_owner=empty.y,
+        shadow=empty,
     )
-    stream: block.Stream = lambda *place: np.random.default_rng(0)  # noqa: E731
-    assigned = Assignment(range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)})
-    with _tried("cannot take a step"):
-        network = Network(run.model, shape, classes)
-        start = network.initial(stream())
-        network.load(start)
-        before = _arrays(network.module)
-        trained = block.train(run, data, network, [start], assigned, stream)
-        if not np.isfinite(trained.params).all():
-            raise Misfit("has a gradient that is not finite")
-    known = {*network.layout.names, *network.buffer_layout.names}
-    if lost := [
-        name for name in _differing(before, network.module) if not (name in known or name.endswith("_tracked"))
-    ]:
-        raise Misfit(
-            f"keeps state between calls: training changes its buffer {lost[0]}, which is no running statistic of one "
-            "of torch's normalization layers and would be lost from round to round"
-        )
-    with _tried("cannot be differentiated twice, which the curvature (rho) needs"):
-        block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
-    if not run.training.config.drop_last:
-        with _tried("cannot train on one example, as the last batch of an epoch may be (training.drop_last: true)"):
-            network.module.train()(network.inputs(x[:1]))
 
 
 def _examples(shape: tuple[int, ...], number: int) -> Floats:

@@ -19,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from datasets import origins, outside
 
@@ -40,7 +40,7 @@ EXAMPLE = "algorithms.models._linear"  # of ours, to show what a callable looks 
 
 
 class CallableError(ValueError):
-    """A dotted path cannot be used; the text follows the name in a sentence ("does not import: ...")."""
+    """What a dotted path names cannot be used; the text follows the name in a sentence ("does not import: ...")."""
 
     field = "name"
 
@@ -78,8 +78,7 @@ def find(path: str) -> Built:
             "installed package with entry points of the group fedpriv.models (torchvision:NAME and timm:NAME name models of "
             "these libraries); write a function that calls it, in a file that code: names"
         )
-    built: Built = value
-    return built
+    return cast(Built, value)
 
 
 def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> partial[Any]:
@@ -94,20 +93,19 @@ def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> par
             f"would be downloaded: {asked} makes {library} download weights, which workers cannot rely on; to start from "
             "trained weights, name a function of your own that builds the model and loads them from a file"
         )
-    known = _parameters(called)
-    full = {name: GIVEN[name](shape, classes) for name in known or () if name in GIVEN} | dict(args)
-    if known is not None:
-        try:
-            inspect.signature(called).bind(**full)
-        except TypeError as error:
-            near = "".join(_nearest(name, known) for name in args if name not in known)
-            raise ArgumentError(f"takes {', '.join(known)}: {error}{near}") from None
+    names = _parameters(called)
+    full = {name: GIVEN[name](shape, classes) for name in names if name in GIVEN} | dict(args)
+    try:
+        inspect.signature(called).bind(**full)
+    except TypeError as error:
+        near = "".join(_nearest(name, names) for name in args if name not in names)
+        raise ArgumentError(f"takes {', '.join(names)}: {error}{near}") from None
     return partial(called, **full)
 
 
 def asks_for_shape(path: str) -> bool:
     """Return whether the signature names the shape of an example, or a part of it."""
-    return bool(set(_parameters(find(path)) or ()) & (GIVEN.keys() - set(CLASSES)))
+    return bool(set(_parameters(find(path))) & (GIVEN.keys() - set(CLASSES)))
 
 
 def said(error: BaseException) -> str:
@@ -117,11 +115,12 @@ def said(error: BaseException) -> str:
     "KeyError: 'width'"
     """
     text = " ".join(str(error).split()).partition(". ")[0][:300]
-    ours = __file__.rpartition("/algorithms/")[0]
-    foreign = (f"{ours}/algorithms/", f"{ours}/orchestrator/", f"{ours}/datasets/", "<")
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(foreign)]
+    ours = tuple(f"{origins.CHECKOUT}/{package}/" for package in origins.OURS)
     places = [
-        (one.filename, one.lineno) for one in frames if not {"site-packages", "importlib"} & {*one.filename.split("/")}
+        (frame.filename, frame.lineno)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*ours, "<"))
+        and not {"site-packages", "importlib"} & {*frame.filename.split("/")}
     ]
     if isinstance(error, SyntaxError) and error.filename:
         text, places = error.msg, [(error.filename, error.lineno)]
@@ -129,14 +128,13 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}{': ' if text else ''}{text}{where}"
 
 
-def _parameters(called: Built) -> list[str] | None:
-    """Return the names of the arguments that may be given by keyword; None for the few callables without a signature."""
-    try:
-        signature = inspect.signature(called)
-    except (TypeError, ValueError):
-        return None
+def _parameters(called: Built) -> list[str]:
+    """Return the names of the arguments that may be given by keyword."""
     keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [name for name, parameter in signature.parameters.items() if parameter.kind in keyword]
+    try:
+        return [name for name, own in inspect.signature(called).parameters.items() if own.kind in keyword]
+    except (TypeError, ValueError):
+        raise CallableError("does not tell its arguments; write a function that calls it, in a file of code:") from None
 
 
 def _module(name: str) -> Any:
@@ -159,16 +157,16 @@ def _library_model(library: str, name: str) -> Built:
     if library == "torchvision":
         from torchvision import models
 
-        known = models.list_models(module=models)
+        names = models.list_models(module=models)
         build: Built = lambda num_classes, **args: models.get_model(name, num_classes=num_classes, **args)  # noqa: E731
     else:
         timm = sys.modules.get("timm") or _module("timm")
-        known = [name] if timm.is_model(name) else timm.list_models()
+        names = [name] if timm.is_model(name) else timm.list_models()
         build = lambda num_classes, in_chans, **args: timm.create_model(  # noqa: E731
             name, num_classes=num_classes, in_chans=in_chans, **args
         )
-    if name not in known:
-        raise CallableError(f"does not exist: {library} has no model {name} for classification{_nearest(name, known)}")
+    if name not in names:
+        raise CallableError(f"does not exist: {library} has no model {name} for classification{_nearest(name, names)}")
     return build
 
 
@@ -188,6 +186,6 @@ def _may_be_called(value: Any) -> bool:
     return home == EXAMPLE or origin.kind == "own" or offers
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(names), n=1)
     return f". Did you mean {near[0]!r}?" if near else ""

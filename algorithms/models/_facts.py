@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -47,7 +46,7 @@ def of(path: str, args: str) -> tuple[dict[str, Any], str]:
             no_vmap = "it has batch normalization"
         elif convolutional:
             no_vmap = "that is faster for convolutions"
-        elif x is None or not any(array.requires_grad for array in module.parameters()):
+        elif x is None:
             no_vmap = "the shape of its inputs is not known before the data are"
         else:
             no_vmap = _vmap_failure(module, x)
@@ -70,17 +69,16 @@ def raw_parameters(module: nn.Module) -> tuple[str, ...]:
 def _built(path: str, args: dict[str, Any]) -> nn.Module:
     """Build the module for the first shape that it can be built for; without numbers if it is large."""
     shapes = SHAPES if _callables.asks_for_shape(path) else SHAPES[:1]
-    for shape in shapes[:-1]:
-        with suppress(Exception):
-            return _built_for(shape, path, args)
-    return _built_for(shapes[-1], path, args)
-
-
-def _built_for(shape: tuple[int, ...], path: str, args: dict[str, Any]) -> nn.Module:
-    make = _callables.maker(path, args, shape, CLASSES)
-    drawn = own_values.blueprint(make)
-    large = drawn is not None and own_values.count(drawn) > MOST_TRIED
-    return drawn if drawn is not None and large else own_values.build(make, shape, own_values.FIXED)
+    for shape in shapes:
+        make = _callables.maker(path, args, shape, CLASSES)
+        if (own_values.elements(make) or 0) > MOST_TRIED and (module := own_values.blueprint(make)):
+            return module
+        try:
+            return own_values.build(make, shape, own_values.FIXED)
+        except Exception:
+            if shape == shapes[-1]:
+                raise
+    raise AssertionError("there are shapes")
 
 
 def _accepted(module: nn.Module) -> torch.Tensor | None:
@@ -115,8 +113,8 @@ def _vmap_failure(module: nn.Module, x: torch.Tensor) -> str:
     arrays = {name: torch.stack([array.detach()] * 2) for name, array in module.named_parameters()}
     y = torch.zeros(len(x), dtype=torch.int64, device=x.device)
 
-    def loss(given: dict[str, torch.Tensor], batch: torch.Tensor) -> torch.Tensor:
-        return mean_cross_entropy(functional_call(module, given, (batch,)), y)
+    def loss(parameters: dict[str, torch.Tensor], batch: torch.Tensor) -> torch.Tensor:
+        return mean_cross_entropy(functional_call(module, parameters, (batch,)), y)
 
     try:
         with warnings.catch_warnings(record=True) as warned:

@@ -131,10 +131,10 @@ def test_a_model_that_many_trials_have_is_counted_once(monkeypatch: pytest.Monke
         for width in (2, 3):
             model = {"name": "imported", "callable": "tests.support.own_modules:Plain", "args": {"width": width}}
             assert needs.parameters(a_run(seed=seed, model=model), (1, 8, 8), 10) == 700
-    assert len(counted) == 2
+    assert len(counted) == 4  # of each width once for what it is made of, and once for its size
     forget()
     assert needs.parameters(a_run(model=model), (1, 8, 8), 10) == 700
-    assert len(counted) == 3  # whose code may have been edited
+    assert len(counted) == 6  # whose code may have been edited
 
 
 def test_this_machine_has_memory_and_a_disk(tmp_path: Path) -> None:

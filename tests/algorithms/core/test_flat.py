@@ -1,14 +1,11 @@
 """Layouts: a vector and the arrays that are views of it."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
-from algorithms.core.layout import Layout, buffer_layout, parameter_layout
+from algorithms.core.layout import Layout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -44,13 +41,3 @@ def test_every_entry_of_a_vector_is_in_one_array_and_rows_are_viewed_as_each_wou
     for view in views.values():
         view.fill_(-1.0)
     assert (rows[0] == -1).all() and (rows[1:] >= 0).all()
-
-
-def test_running_statistics_are_buffers_and_the_counter_is_not():
-    module = nn.Sequential(nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 2, bias=False))
-    params, buffers = parameter_layout(module), buffer_layout(module)
-    assert params.names == ("0.weight", "0.bias", "1.weight", "1.bias", "3.weight")
-    assert params.shapes == ((3, 1, 2, 2), (3,), (3,), (3,), (2, 12))
-    assert params.size == sum(math.prod(shape) for shape in params.shapes) == 45
-    assert (buffers.names, buffers.size) == (("1.running_mean", "1.running_var"), 6)
-    assert "1.num_batches_tracked" in dict(module.named_buffers())

@@ -50,6 +50,8 @@ def images(n: int, seed: int = 0) -> np.ndarray:
 
 
 def test_writing_the_vector_changes_the_module_and_the_reverse(network):
+    assert network.layout.names == ("0.weight", "0.bias", "1.weight", "1.bias", "4.weight")
+    assert network.buffer_layout.names == ("1.running_mean", "1.running_var")  # and not the counter
     kernel = network.module.get_parameter("0.weight")
     network.params.fill_(2.0)
     assert all((parameter == 2).all() for parameter in network.module.parameters())
