@@ -153,14 +153,16 @@ class TrainingContract(ComponentContract, Protocol):
         """Draw the batches of one pass over ``examples`` examples: positions [steps, batch], padded with -1."""
 
     @staticmethod
-    @abstractmethod
     def learning_rate(config: Any, round_: int) -> float:
         """Compute the local learning rate in round ``round_`` (0 is the first)."""
+        return float(config.lr * config.lr_decay**round_)
 
     @staticmethod
-    @abstractmethod
     def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
         """Explain in a sentence why examples of ``shape`` cannot be trained on; return None if they can."""
+        if config.augment == "none" or len(shape) == 3:
+            return None
+        return f"training.augment {config.augment} moves images [channels, height, width]; examples have shape {shape}"
 
     @staticmethod
     def reduced_precision(config: Any) -> bool:
@@ -259,9 +261,9 @@ class AggregationContract(ComponentContract, Protocol):
     UPDATES_FOR: ClassVar[str] = "reads every client's own update"
 
     @staticmethod
-    @abstractmethod
     def begin(config: Any, params: Floats) -> State:
         """Return the server's own state before the first round, from the first model's parameters ``params`` [d]."""
+        return {}
 
     @staticmethod
     @abstractmethod
@@ -407,8 +409,7 @@ class Run:
     def _no_choice(self, name: str, value: Any) -> bool:
         """Return whether a field of the privacy slot says nothing of this run.
 
-        That is the kind of noise where there is none, and an audit that is made anyway where nothing is claimed: it changes
-        nothing of the run, and runs from before there were such audits keep their ids.
+        That is the kind of noise where there is none, and an audit that is made anyway where nothing is claimed.
         """
         if name == "noise":
             return not self.draws_noise

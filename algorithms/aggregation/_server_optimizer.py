@@ -15,19 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.aggregation import fedavg
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.metric import AGGREGATION, Metric
 from algorithms.interfaces import Metrics, State
 
 METRICS = (Metric("server_step", AGGREGATION, "norm of the server's step", unit=""),)
-
-
-class ServerConfig(fedavg.Config):
-    """Fields of every aggregation that takes optimizer steps on the server."""
-
-
-problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def optimizer(step: Callable[..., tuple[Doubles, dict[str, Any]]], *moments: str) -> tuple[Any, Any]:
@@ -46,7 +38,7 @@ def optimizer(step: Callable[..., tuple[Doubles, dict[str, Any]]], *moments: str
         delta = params + received.mean - state["current"]
         moved, updated = step(config, delta, **{name: state[name] for name in moments})
         current = (state["current"] + moved).astype(np.float32)
-        kept = {name: array.astype(state[name].dtype) for name, array in updated.items()}
-        return current, state | kept | {"current": current}, {"server_step": float(np.linalg.norm(moved))}
+        new = {name: array.astype(state[name].dtype) for name, array in updated.items()}
+        return current, {"current": current} | new, {"server_step": float(np.linalg.norm(moved))}
 
     return begin, apply

@@ -11,23 +11,21 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import ServerConfig
+from algorithms.aggregation import _server_optimizer, fedavg
 from algorithms.core.messages import Doubles
 
 NEEDS = "mean"
 LABEL, METRICS = "FedAdagrad", _server_optimizer.METRICS
 
 
-class Config(ServerConfig):
+class Config(fedavg.Config):
     """Fields of FedAdagrad; the defaults are Flower's."""
 
     eta: float = Field(0.1, gt=0, le=10, description="the server's step size")
     tau: float = Field(1e-9, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive")
 
 
-problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
-warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
+problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:

@@ -16,15 +16,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import ServerConfig
+from algorithms.aggregation import _server_optimizer, fedavg
 from algorithms.core.messages import Doubles, Ints
 
 NEEDS = "mean"
 LABEL, METRICS = "FedAdam", _server_optimizer.METRICS
 
 
-class Config(ServerConfig):
+class Config(fedavg.Config):
     """Fields of FedAdam; the defaults are Flower's."""
 
     eta: float = Field(0.1, gt=0, le=10, description="the server's step size")
@@ -38,8 +37,7 @@ class Config(ServerConfig):
     )
 
 
-problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
-warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
+problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def rate(config: Config, t: int) -> float:

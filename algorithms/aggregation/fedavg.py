@@ -40,11 +40,6 @@ class Config(WarmStartConfig):
 problems, warm_start = _warm_start.problems, _warm_start.warm_start
 
 
-def begin(config: SlotConfig, params: Floats) -> State:
-    """Return an empty state: the server keeps nothing between rounds."""
-    return {}
-
-
 def by_examples(config: SlotConfig, examples: Ints) -> Doubles:
     """Return the numbers of examples [clients] as weights."""
     return examples.astype(np.float64)

@@ -28,7 +28,7 @@ class Config(WarmStartConfig):
     """Fields of FedMedian: only those of the warm start."""
 
 
-begin, problems, warm_start = fedavg.begin, fedavg.problems, fedavg.warm_start
+problems, warm_start = fedavg.problems, fedavg.warm_start
 
 
 def weigh(config: Config, examples: Ints) -> Doubles:

@@ -14,15 +14,14 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from algorithms.aggregation import _server_optimizer
-from algorithms.aggregation._server_optimizer import ServerConfig
+from algorithms.aggregation import _server_optimizer, fedavg
 from algorithms.core.messages import Doubles
 
 NEEDS = "mean"
 LABEL, METRICS = "FedYogi", _server_optimizer.METRICS
 
 
-class Config(ServerConfig):
+class Config(fedavg.Config):
     """Fields of FedYogi; the defaults are Flower's, which Sainz-Pardo Diaz et al. use."""
 
     eta: float = Field(0.01, gt=0, le=10, description="the server's step size")
@@ -32,8 +31,7 @@ class Config(ServerConfig):
     warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
 
 
-problems, weigh = _server_optimizer.problems, _server_optimizer.weigh
-warm_start, equal_weights = _server_optimizer.warm_start, _server_optimizer.equal_weights
+problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def step(config: Config, delta: Doubles, m: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:

@@ -45,7 +45,7 @@ def statistics(config: Config) -> tuple[str, ...]:
     return ("rho",) if config.rho == "measured" else ()
 
 
-begin, weigh, apply = fedavg.begin, fedavg.by_examples, fedavg.apply
+weigh, apply = fedavg.by_examples, fedavg.apply
 
 
 def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:

@@ -56,7 +56,7 @@ class Config(SlotConfig):
     iterations: int = Field(200, ge=1, le=10_000, description="largest number of search steps; ten or so are enough")
 
 
-begin, weigh, apply = fedavg.begin, fedavg.by_examples, fedavg.apply
+weigh, apply = fedavg.by_examples, fedavg.apply
 
 
 def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:

@@ -36,10 +36,6 @@ class Dropout(nn.Module):
         kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p
         return x * kept / (1 - self.p)
 
-    def extra_repr(self) -> str:
-        """Return the probability for ``print(module)``."""
-        return f"p={self.p:g}"
-
 
 def reseed(module: nn.Module, seed: int, device: torch.device | str) -> None:
     """Give all `Dropout` layers of a module one new, shared generator on ``device``; other layers are unchanged."""

@@ -29,11 +29,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.messages import Doubles
-from algorithms.core.ranks import NAN, spearman
 
+NAN = float("nan")
 INITIAL_RHO = 0.5  # as released: every client's rho before the first measurement
 EQUAL = 1e-12  # peers whose mean distances stay below this do not differ
 
@@ -97,6 +98,21 @@ CURVATURES, HALVES, RELIABILITY = "rho_spearman", "rho_halves", "rho_reliability
 POOLED = "rho_spearman_all"
 
 
+def spearman(a: ArrayLike, b: ArrayLike) -> float:
+    """Return Spearman's rank correlation (1904) of ``a`` [n] and ``b`` [n], ties sharing their mean rank.
+
+    It is NaN if one of them is constant.
+
+    >>> spearman([1, 2, 3, 4], [10, 100, 30, 1000])
+    0.8
+    """
+    from scipy.stats import rankdata
+
+    x, y = (ranks - (len(ranks) + 1) / 2 for ranks in map(rankdata, (a, b)))  # NaN if a value is NaN
+    spread = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / spread if spread > 0 else NAN
+
+
 def rank_agreement(first: Doubles, second: Doubles) -> float:
     """Compute the rank correlation of ``first`` [clients] and ``second`` [clients] over the clients that have both.
 
@@ -124,13 +140,13 @@ def agreement(lambda_: Doubles, trace: Doubles, halves: Doubles | None, config: 
     Returns:
         ``rho_spearman`` (eigenvalue with trace), ``rho_halves`` (r) and ``rho_reliability`` (r'), as far as defined.
     """
-    found = {CURVATURES: rank_agreement(lambda_, trace)}
+    correlations = {CURVATURES: rank_agreement(lambda_, trace)}
     if halves is not None:
         measured = halves[np.isfinite(halves).all(axis=(1, 2))]
         first, second = (stand_out(measured[:, half, 0], measured[:, half, 1], config) for half in (0, 1))
-        found[HALVES] = rank_agreement(first, second)
-        found[RELIABILITY] = step_up(found[HALVES])
-    return {name: value for name, value in found.items() if not math.isnan(value)}
+        correlations[HALVES] = rank_agreement(first, second)
+        correlations[RELIABILITY] = step_up(correlations[HALVES])
+    return {name: value for name, value in correlations.items() if not math.isnan(value)}
 
 
 def over_everything(lambda_: Doubles, trace: Doubles) -> dict[str, float]:
@@ -139,8 +155,8 @@ def over_everything(lambda_: Doubles, trace: Doubles) -> dict[str, float]:
     It says little of rho, which compares clients of one round: both curvatures change from round to round, and that alone
     makes them agree. Empty if it is not defined.
     """
-    found = rank_agreement(lambda_, trace)
-    return {} if math.isnan(found) else {POOLED: found}
+    correlation = rank_agreement(lambda_, trace)
+    return {} if math.isnan(correlation) else {POOLED: correlation}
 
 
 def over_rounds(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -150,6 +166,6 @@ def over_rounds(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """
     names = dict.fromkeys(name for row in rows for name in row if name.startswith((CURVATURES, HALVES)))
     values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
-    found = {name: float(np.nanmean(own)) for name, own in values.items() if not np.isnan(own).all()}
-    whole = {name.replace(HALVES, RELIABILITY): step_up(r) for name, r in found.items() if name.startswith(HALVES)}
-    return found | whole
+    means = {name: float(np.nanmean(own)) for name, own in values.items() if not np.isnan(own).all()}
+    whole = {name.replace(HALVES, RELIABILITY): step_up(r) for name, r in means.items() if name.startswith(HALVES)}
+    return means | whole

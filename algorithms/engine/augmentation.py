@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
-from algorithms.training._batches import shape_problem
+from algorithms.interfaces import TrainingContract
 from datasets.federation import Preparation
 from datasets.transforms import normalize
 
@@ -46,7 +46,7 @@ def draw_crops(
     """
     if config.augment == "none":
         return None
-    if complaint := shape_problem(config, shape):
+    if complaint := TrainingContract.shape_problem(config, shape):
         raise ValueError(complaint)
     moves = rng.integers(0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8)
     return Crops(moves, background(prepare, shape[0]))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
+from algorithms.core.messages import Doubles, Floats, Ints
 
 
 def are_probabilities(outputs: Floats) -> bool:

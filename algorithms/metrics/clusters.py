@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from algorithms.core.messages import Doubles, Ints
 
 MAJORITY, MINORITY = "majority", "minority"
-NAN = float("nan")
 
 
 def purity(assignment: Ints, groups: Ints, clusters: int) -> float:
@@ -52,21 +49,12 @@ def name_models(
     candidates = [*range(clusters), *[None] * (len(names) - clusters)]
 
     def merit(holders: tuple[int | None, ...]) -> tuple[int, int]:
-        named = [(model, group) for group, model in enumerate(holders) if model is not None]
-        return sum(int(counts[pair]) for pair in named), sum(before[model] == names[group] for model, group in named)
+        pairs = [(model, group) for group, model in enumerate(holders) if model is not None]
+        return sum(int(counts[pair]) for pair in pairs), sum(before[model] == names[group] for model, group in pairs)
 
     holders = max(permutations(candidates, len(names)), key=merit)
-    found = {model: name for model, name in zip(holders, names, strict=True) if model is not None}
-    return tuple(found.get(j, f"other_{j}") for j in range(clusters))
-
-
-def count_migrated(
-    assignment: Ints, groups: Ints, models: Sequence[str], group: int = 1, name: str = MINORITY
-) -> float:
-    """Count the clients of ``group`` who use a model without its ``name``; NaN if no model has it, so that none could stay."""
-    if name not in models:
-        return NAN
-    return float(((groups == group) & (np.array(models)[assignment] != name)).sum())
+    named = {model: name for model, name in zip(holders, names, strict=True) if model is not None}
+    return tuple(named.get(j, f"other_{j}") for j in range(clusters))
 
 
 def loss_gap(losses: Doubles, models: Sequence[str]) -> Doubles:
@@ -76,7 +64,7 @@ def loss_gap(losses: Doubles, models: Sequence[str]) -> Doubles:
     are in nats; the result [clients] is NaN if one of the two models does not exist.
     """
     if not {MAJORITY, MINORITY} <= set(models):
-        return np.full(len(losses), NAN)
+        return np.full(len(losses), np.nan)
     return losses[:, models.index(MAJORITY)] - losses[:, models.index(MINORITY)]
 
 
@@ -86,7 +74,7 @@ def risk_gap(risks: Doubles, models: Sequence[str]) -> float:
     ``risks`` [clusters] are fractions; NaN if one of the two models does not exist.
     """
     if not {MAJORITY, MINORITY} <= set(models):
-        return NAN
+        return np.nan
     return float(risks[models.index(MINORITY)] - risks[models.index(MAJORITY)])
 
 

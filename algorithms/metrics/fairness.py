@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from algorithms.core.messages import Doubles, Ints
 
-NAN = float("nan")
+Bools = NDArray[np.bool_]
 
 
 def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> dict[str, float]:
@@ -92,7 +90,7 @@ def _rates(counts: Ints, cells: Ints, classes: int) -> tuple[Doubles, Doubles, D
 
 
 def _ratio(part: Doubles, whole: Doubles) -> Doubles:
-    return np.divide(part, whole, out=np.full(part.shape, NAN), where=whole > 0)
+    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
 
 
 def _mean(values: Doubles) -> Doubles:
@@ -100,4 +98,4 @@ def _mean(values: Doubles) -> Doubles:
     defined = ~np.isnan(values)
     number = defined.sum(axis=-1)
     total = np.where(defined, values, 0.0).sum(axis=-1)
-    return np.divide(total, number, out=np.full(number.shape, NAN), where=number > 0)
+    return np.divide(total, number, out=np.full(number.shape, np.nan), where=number > 0)

@@ -11,11 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from algorithms.core.messages import Doubles, Ints
 
-NAN = float("nan")
+Bools = NDArray[np.bool_]
 
 
 def is_violated(thresholds: Doubles, risks: Doubles, assignment: Ints) -> Bools:
@@ -27,7 +25,7 @@ def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Boo
     """Count the clients (of those ``among``) whose tolerance is exceeded; NaN if the risk of a model of theirs is unknown."""
     chosen = np.ones(len(assignment), bool) if among is None else among
     if np.isnan(risks[assignment[chosen]]).any():
-        return NAN
+        return np.nan
     return float(is_violated(thresholds, risks, assignment)[chosen].sum())
 
 
@@ -39,12 +37,3 @@ def violations_null(thresholds: Doubles, assignment: Ints, exceeds: Callable[[in
     ``exceeds(cluster, thresholds [n])`` is the probability [n] that a guess on this model is measured strictly above each.
     """
     return float(sum(exceeds(int(j), thresholds[assignment == j]).sum() for j in np.unique(assignment)))
-
-
-def expected_violations(clients: int, risk: float, lowest: float = 0.5, highest: float = 0.8) -> float:
-    """Compute the expected number of violations under one model, for tolerances uniform between two bounds.
-
-    >>> round(expected_violations(170, 0.521) + expected_violations(30, 0.761))
-    38
-    """
-    return clients * float(np.clip((risk - lowest) / (highest - lowest), 0, 1))

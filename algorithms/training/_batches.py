@@ -1,27 +1,14 @@
-"""Shared parts of local training: the batches of an epoch, the learning rate of a round, and checks."""
+"""Shared parts of local training: the batches of an epoch, and what vmap cannot train."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.interfaces import Run
 
 PADDING = -1
 WIDEST = 1 << 16  # places in a row of batches that hold no example; wider ones would only take memory
-
-
-def shape_problem(config: TrainingConfig, shape: tuple[int, ...]) -> str | None:
-    """Explain in a sentence why examples of ``shape`` cannot be trained on; return None if they can."""
-    if config.augment == "none" or len(shape) == 3:
-        return None
-    return f"training.augment {config.augment} moves images [channels, height, width]; examples have shape {shape}"
-
-
-def learning_rate(config: TrainingConfig, round_: int) -> float:
-    """Compute the local learning rate in round ``round_`` (0 is the first)."""
-    return config.lr * config.lr_decay**round_
 
 
 def one_pass(examples: int, batch_size: int, rng: np.random.Generator, drop_last: bool = False) -> Ints:

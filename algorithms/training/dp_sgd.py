@@ -41,7 +41,6 @@ from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.core.metric import NOISE, Column, Metric
 from algorithms.interfaces import GradientStep, Metrics, Outcome, Problems, Run
-from algorithms.training import _batches
 from algorithms.training._batches import PADDING, concatenate_passes, one_pass
 from datasets.components import inherited
 
@@ -70,8 +69,6 @@ METRICS = (
     Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )
 FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
-
-learning_rate, shape_problem = _batches.learning_rate, _batches.shape_problem
 
 
 class Config(TrainingConfig):

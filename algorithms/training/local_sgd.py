@@ -16,14 +16,11 @@ from pydantic import Field
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.interfaces import Problems, Run
-from algorithms.training import _batches
 from algorithms.training._batches import concatenate_passes, one_pass, without_vmap
 from datasets.components import inherited
 
 LABEL = "local SGD"
 LITTLE = 100  # examples of a small dense network take less time to train on than to dispatch
-
-learning_rate, shape_problem = _batches.learning_rate, _batches.shape_problem
 
 
 class Config(TrainingConfig):

@@ -86,7 +86,7 @@ def test_what_is_owed_is_what_is_abstract_or_has_no_value():
     def names(key: str, module: Any = None) -> set[str]:
         return {one.name for one in owed(FOLDERS[key], module)}
 
-    assert names("aggregation") == {"NEEDS", "begin", "weigh", "apply"}
+    assert names("aggregation") == {"NEEDS", "weigh", "apply"}
     assert names("model") == {"build", "CONVOLUTIONAL", "BATCH_NORM"}
     assert names("data.split") == {"shortages", "partition"}
     assert names("attacks") == {"KINDS"}

@@ -7,22 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.aggregation import fedadagrad, fedadam, fedavg, fedavgm, fedmedian, fedyogi
+from algorithms.aggregation import fedadagrad, fedadam, fedavgm, fedmedian, fedyogi
 from algorithms.core.choices import WarmStart
+from datasets.components import complete
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from orchestrator.config.run import resolve
 from tests.support.received import received
 
 FLOWER = np.load(Path(__file__).parents[2] / "fixtures" / "flower" / "strategies.npz")
-STRATEGIES: dict[str, Any] = {
-    "fedavg": fedavg,
-    "fedavgm": fedavgm,
-    "fedmedian": fedmedian,
-    "fedopt": fedavg,
-    "fedadam": fedadam,
-    "fedadagrad": fedadagrad,
-    "fedyogi": fedyogi,
-}
+NAMES = ("fedavg", "fedavgm", "fedmedian", "fedadam", "fedadagrad", "fedyogi")
+STRATEGIES: dict[str, Any] = {name: complete("algorithms.aggregation", name) for name in NAMES}
+STRATEGIES["fedopt"] = STRATEGIES["fedavg"]
 OPTIMISERS = [fedavgm, fedadam, fedadagrad, fedyogi]
 WARM = [fedavgm, fedyogi]
 

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from algorithms.core.configs import CurvatureConfig
-from algorithms.core.ranks import spearman
-from algorithms.curvature.ranking import agreement, over_everything, over_rounds, rank_agreement, relative_rank, step_up
+from algorithms.curvature.ranking import (
+    agreement,
+    over_everything,
+    over_rounds,
+    rank_agreement,
+    relative_rank,
+    spearman,
+    step_up,
+)
 
 CONFIG = CurvatureConfig()
 curvatures = st.lists(
