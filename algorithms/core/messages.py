@@ -193,8 +193,8 @@ def weighted_sum(weights: Doubles, rows: Floats) -> Doubles:
 
 
 def _join(arrays: Sequence[Floats | None]) -> Floats | None:
-    held = [array for array in arrays if array is not None]
-    return (held[0] if len(held) == 1 else np.concatenate(held)) if held else None
+    present = [array for array in arrays if array is not None]
+    return (present[0] if len(present) == 1 else np.concatenate(present)) if present else None
 
 
 def _ordered_sum(arrays: Sequence[Doubles]) -> Doubles:

@@ -167,4 +167,4 @@ def names_of(metrics: Iterable[Metric]) -> list[str]:
     >>> names_of([Metric("eod", "fairness", "EOD", chance="eod_null"), Metric("auc", "membership", "AUC", ends=True)])
     ['eod', 'eod_null', 'auc', 'auc_low', 'auc_high']
     """
-    return list(dict.fromkeys(one.name for metric in metrics for one in (metric, *metric.parts)))
+    return list(dict.fromkeys(part.name for metric in metrics for part in (metric, *metric.parts)))

@@ -65,8 +65,9 @@ def elements(make: Callable[[], Any]) -> int | None:
 
     Those of lazy layers are not known yet and do not count.
     """
-    module = blueprint(make)
-    return module and sum(array.numel() for array in module.parameters() if not is_lazy(array))
+    if (module := blueprint(make)) is None:
+        return None
+    return sum(array.numel() for array in module.parameters() if not is_lazy(array))
 
 
 def running_buffers(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -238,11 +238,9 @@ def sum_updates(
     updates = np.empty_like(trained.params)
     for update, params, j in zip(updates, trained.params, assignment, strict=True):
         np.subtract(params, models[j].params, out=update)
-    (norms, scales), buffers = server.clip(run, updates), trained.buffers
-    if (dropped := np.flatnonzero(scales == 0)).size:
-        buffers = buffers.copy()
-        for i in dropped:
-            buffers[i] = models[assignment[i]].buffers
+    (norms, scales), buffers = server.clip(run, updates), trained.buffers.copy()
+    for i in np.flatnonzero(scales == 0):
+        buffers[i] = models[assignment[i]].buffers
     weights = server.weigh(run, examples)
     needed = "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
     parts = {}
@@ -263,52 +261,24 @@ def sum_updates(
 
 
 def measure_curvatures(
-    run: Run, data: Federation, network: Network, clients: Sequence[int], trained: TrainedBlock, stream: Stream
-) -> dict[str, Doubles]:
+    run: Run,
+    data: Federation,
+    network: Network,
+    clients: Sequence[int],
+    trained: TrainedBlock,
+    stream: Stream,
+    parts: int = 1,
+) -> Doubles:
     """Measure the Hessian at each client's trained model, on examples that are the same in every round.
 
-    Returns:
-        Its top eigenvalue ``lambda_max``, ``hessian_trace`` and the standard error of that, ``hessian_trace_error``,
-        [clients] each; empty if no component reads rho.
-    """
-    if not run.measures_curvature:
-        return {}
-    lambda_max, trace, error = _spectra(run, data, network, clients, trained, stream, 1)[:, 0].T
-    return {"lambda_max": lambda_max, "hessian_trace": trace, "hessian_trace_error": error}
-
-
-def measure_halves(
-    run: Run,
-    data: Federation,
-    network: Network,
-    clients: Sequence[int],
-    trained: TrainedBlock,
-    stream: Stream,
-    round_: int,
-) -> Doubles | None:
-    """Measure the same on two halves of each client's examples, in the rounds in which this is due; nothing depends on it.
-
-    The halves are the even and the odd places of the order in which the examples of `measure_curvatures` were drawn, and
-    have start vectors and labels of their own.
+    They are divided into so many ``parts``: the even and the odd places of the order in which they were drawn are two halves,
+    with start vectors and labels of their own.
 
     Returns:
-        [clients, halves, 2] top eigenvalue and trace, NaN for a client with a single example; None if it is not due.
+        [clients, parts, 3] top eigenvalue, trace and the trace's standard error (`hessian.spectrum`); NaN for a client with
+        fewer examples than parts.
     """
-    due = server.reliability_due(run, round_)
-    return _spectra(run, data, network, clients, trained, stream, 2)[..., :2] if due else None
-
-
-def _spectra(
-    run: Run,
-    data: Federation,
-    network: Network,
-    clients: Sequence[int],
-    trained: TrainedBlock,
-    stream: Stream,
-    parts: int,
-) -> Doubles:
-    """Return the `hessian.spectrum` on each of so many ``parts`` of the clients' examples, [clients, parts, 3]."""
-    found = np.full((len(clients), parts, 3), np.nan)
+    spectra = np.full((len(clients), parts, 3), np.nan)
     for i, client in enumerate(clients):
         network.load(Weights(trained.params[i], trained.buffers[i]))
         mine = data.client(client)
@@ -316,5 +286,5 @@ def _spectra(
         for part in range(parts) if len(drawn) >= parts else ():
             chosen = np.sort(drawn[part::parts])
             rng = stream("curvature_probes", client, *([1 + part] if parts > 1 else []))
-            found[i, part] = hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng)
-    return found
+            spectra[i, part] = hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng)
+    return spectra

@@ -104,7 +104,7 @@ def begin(run: Run, plan: CanaryPlan, d: int) -> State:
 def observe(
     run: Run,
     plan: CanaryPlan,
-    kept: State,
+    scores: State,
     j: int,
     panel: Panel,
     now: Round,
@@ -116,10 +116,11 @@ def observe(
     Nothing that is given is changed. The scores stay the same if a canary's norm follows from the updates, and all of these
     are zero. ``noise`` is for the fork alone; ``rng`` draws which canaries take part, as clients are drawn.
     """
-    received, m, turn = now.received, len(panel.inside), (-1.0) ** int(kept["audited"][j])
-    norm = _median_norm(received.norms) if plan.norm is None else plan.norm
+    received, m, turn = now.received, len(panel.inside), (-1.0) ** int(scores["audited"][j])
+    sent = received.norms[np.isfinite(received.norms) & (received.norms > 0)]
+    norm = plan.norm if plan.norm is not None else float(np.median(sent)) if len(sent) else 0.0
     if not norm > 0:  # nobody sent anything that a canary could be like
-        return kept
+        return scores
     sends = np.where(panel.inside, turn, -turn if plan.opposite else 0.0)
     present = server.sample_cohort(run.participation, run.participation_rate, m, rng)
     sends = np.where(np.isin(np.arange(m), present), sends, 0.0)
@@ -136,8 +137,8 @@ def observe(
     scale = math.sqrt(float(np.mean(products[m:] ** 2))) or float(np.finfo(np.float32).tiny)
     if not run.privacy.module.covers_empty_rounds(run.privacy.config):  # else every round has the same divisor
         moved *= 1.0 / divisor
-    after = {name: array.copy() for name, array in kept.items()}
-    after["scores"][j] += turn * moved * products[: kept["scores"].shape[1]] / scale**2
+    after = {name: array.copy() for name, array in scores.items()}
+    after["scores"][j] += turn * moved * products[: scores["scores"].shape[1]] / scale**2
     after["squares"][j] += (moved / scale) ** 2
     after["audited"][j] += 1
     after["inside"][j] = panel.inside
@@ -146,15 +147,9 @@ def observe(
     return after
 
 
-def _median_norm(norms: Doubles) -> float:
-    """Return the median of the finite ``norms`` [clients] above 0; 0 if there are none."""
-    sent = norms[np.isfinite(norms) & (norms > 0)]
-    return float(np.median(sent)) if len(sent) else 0.0
-
-
-def released(kept: State, j: int) -> State:
+def released(scores: State, j: int) -> State:
     """Return the scores after one more release of model ``j``, whether it was audited or not."""
-    return kept and kept | {"released": kept["released"] + (np.arange(len(kept["released"])) == j)}
+    return scores and scores | {"released": scores["released"] + (np.arange(len(scores["released"])) == j)}
 
 
 def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, examples: int) -> tuple[Doubles, float]:

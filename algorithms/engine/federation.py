@@ -35,7 +35,7 @@ def train_model(
     took_part: NDArray[np.bool_] | None = None,
     begun: RoundState | None = None,
 ) -> RoundState:
-    """Train one model on all clients of a federation, from its initial weights or from where it was left.
+    """Train one model on all clients of a federation, and return the state after so many ``rounds``.
 
     Args:
         run: the run; its clustering, attacks, seed and number of rounds are ignored.
@@ -44,11 +44,7 @@ def train_model(
         rounds: number of rounds.
         stream: ``stream(purpose, *place)`` returns a random generator; the place is the round, then the client.
         took_part: [rounds, clients] who takes part in which round; None: as the run samples clients.
-        begun: the state after fewer rounds of the same federation. What follows from it is what would follow without
-            it, because every random number has the round in its place.
-
-    Returns:
-        The state after the last round, with the model.
+        begun: the state after fewer rounds, from which the rest follows as it would without; None: the initial weights.
 
     Raises:
         FloatingPointError: the training diverged.
@@ -74,7 +70,7 @@ def train_models(
     history: Ints,
     streams: Sequence[Stream],
 ) -> list[list[Weights]]:
-    """Train several federations, in each of which it is known beforehand who trains which model in which round.
+    """Train several federations, and return the models of each; who trains which model in which round is known beforehand.
 
     Args:
         run: the run; its clustering, attacks, seed, participation and rounds are ignored.
@@ -86,15 +82,12 @@ def train_models(
             the round, then the client or, for the server's noise, the model; (round, 1) for the participation's order
             of visiting; that of curvatures is the client alone.
 
-    Returns:
-        The models of each federation after the last round.
-
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
-    begun, own = begin(run, list(models) * len(data), sum(one.clients for one in data)), len(models)
-    trained = _train(run, data, network, begun, history, streams).models
-    return [trained[own * r : own * (r + 1)] for r in range(len(data))]
+    state, each = begin(run, list(models) * len(data), sum(part.clients for part in data)), len(models)
+    trained = _train(run, data, network, state, history, streams).models
+    return [trained[each * r : each * (r + 1)] for r in range(len(data))]
 
 
 def _train(
@@ -103,23 +96,26 @@ def _train(
     """Train the rounds of ``history`` that follow ``state``, which is changed; see `train_models`."""
     # Nothing of a federation depends on how well its curvatures are measured.
     run = replace(run, curvature=run.curvature.model_copy(update={"reliability_every": 0}))
-    whole, each, own = _join(data), data[0].clients, len(state.models) // len(data)
+    whole, each, models = _join(data), data[0].clients, len(state.models) // len(data)
+    offsets, size = each * np.arange(len(data))[:, None], run.training.config.block_size
+    # A block of clients that are trained at once: the same block of all federations.
+    blocks = [(offsets + np.arange(at, min(at + size, each))).ravel() for at in range(0, each, size)]
 
     def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
         local = lambda purpose, client: streams[client // each](purpose, state.round, client % each)  # noqa: E731
         fixed = lambda purpose, client: streams[client // each](purpose, client % each)  # noqa: E731
-        return [train_block(run, whole, network, sent, one, LocalStreams(local, fixed)) for one in assigned]
+        return [train_block(run, whole, network, sent, block, LocalStreams(local, fixed)) for block in assigned]
 
-    clients = Clients(_joined_blocks(run, each, len(data)), train, network.layout)
-    first = own * np.arange(len(data))[:, None]  # the number of each federation's first model
+    clients = Clients(blocks, train, network.layout)
+    first = models * np.arange(len(data))[:, None]  # the number of each federation's first model
     for round_, plan in list(enumerate(history))[state.round :]:
         state.assignment = np.where(plan == ABSENT, ABSENT, first + plan).ravel()
         noise = [
             server.draw_noise(run, network.layout.size, stream("noise", round_, j))
             for stream in streams
-            for j in range(own)
+            for j in range(models)
         ]
-        visiting = [rng for stream in streams for rng in [stream("participation", round_, 1)] * own]
+        visiting = [rng for stream in streams for rng in [stream("participation", round_, 1)] * models]
         advance(run, clients, state, np.flatnonzero(state.assignment != ABSENT), Draws(noise, visiting))
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
@@ -130,18 +126,10 @@ def _join(data: Sequence[Federation]) -> Federation:
     """Return the federation that has the clients of all."""
     if len(data) == 1:
         return data[0]
-    sizes = np.concatenate([one.sizes for one in data])
-    return replace(
-        data[0],
-        train=Examples(np.concatenate([one.train.x for one in data]), np.concatenate([one.train.y for one in data])),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        groups=np.concatenate([one.groups for one in data]),
-        strengths=np.concatenate([one.strengths for one in data]),
-        example_strengths=np.concatenate([one.example_strengths for one in data]),
-    )
-
-
-def _joined_blocks(run: Run, clients: int, federations: int) -> list[Ints]:
-    """Return the blocks of federations that are trained at once: the same block of all of them, [clients of all] each."""
-    offsets, size = clients * np.arange(federations)[:, None], run.training.config.block_size
-    return [(offsets + np.arange(at, min(at + size, clients))).ravel() for at in range(0, clients, size)]
+    joined = {
+        name: np.concatenate([getattr(part, name) for part in data])
+        for name in ("groups", "strengths", "example_strengths")
+    }
+    x, y = (np.concatenate([getattr(part.train, name) for part in data]) for name in "xy")
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in data]))])
+    return replace(data[0], train=Examples(x, y), offsets=offsets, **joined)

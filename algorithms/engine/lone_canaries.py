@@ -49,7 +49,7 @@ def begin(run: Run, clients: int) -> State:
 
 
 def observe(
-    run: Run, plan: CanaryPlan, kept: State, j: int, directions: Directions, now: Round, noise: Normals | None
+    run: Run, plan: CanaryPlan, scores: State, j: int, directions: Directions, now: Round, noise: Normals | None
 ) -> State:
     """Return the squared mu of each canary and sign, and of each client's presence, added up with those of this round.
 
@@ -58,8 +58,8 @@ def observe(
     aggregation, privacy, received, norm = run.aggregation, run.privacy, now.received, plan.norm
     assert norm is not None  # only canaries among many may take that of the round
     params, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, received)
-    released, told = privacy.module.release(privacy.config, params, received, noise)
-    level, rows = told["noise_std"], range(min(LONE, directions.number))
+    released, measured = privacy.module.release(privacy.config, params, received, noise)
+    level, rows = measured["noise_std"], range(min(LONE, directions.number))
     # Without noise, nothing but the clients' own updates hides a direction.
     added = (released - params if level else params - now.model.params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
@@ -70,7 +70,7 @@ def observe(
     moved: Doubles | float = length
     if aggregation.module.SENSITIVITY != "mean":
         moved = np.array([_move(run, now, params, length * directions.one(i).astype(np.float64)) for i in rows])
-    after = {name: array.copy() for name, array in kept.items()}
+    after = {name: array.copy() for name, array in scores.items()}
     after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
     after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
     if level and len(received.clients) > 1:

@@ -93,8 +93,9 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
                 f"keeps state between calls: training changes its buffer {name}, which is no running statistic of one "
                 "of torch's normalization layers and would be lost from round to round"
             )
-    yield "cannot be differentiated twice, which the curvature (rho) needs"
-    block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
+    if run.measures_curvature:
+        yield "cannot be differentiated twice, which the curvature (rho) needs"
+        block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
     if not run.training.config.drop_last:
         yield "cannot train on one example, as the last batch of an epoch may be (training.drop_last: true)"
         network.module.train()(network.inputs(data.train.x[:1]))

@@ -188,10 +188,14 @@ def train_block(
     """
     from algorithms.engine import block
 
-    clients = assigned.clients
+    clients, statistics, halves = assigned.clients, dict[str, Doubles](), None
     trained = block.train(run, data, network, models, assigned, streams.round)
-    statistics = block.measure_curvatures(run, data, network, clients, trained, streams.fixed)
-    halves = block.measure_halves(run, data, network, clients, trained, streams.fixed, assigned.round)
+    if run.measures_curvature:
+        measured = run, data, network, clients, trained, streams.fixed
+        names = "lambda_max", "hessian_trace", "hessian_trace_error"
+        statistics |= zip(names, block.measure_curvatures(*measured)[:, 0].T, strict=True)
+        if server.reliability_due(run, assigned.round):  # nothing depends on the halves but how well rho is known
+            halves = block.measure_curvatures(*measured, parts=2)[..., :2]
     observed = observe(trained) if observe else {}
     sent = block.silence(trained, assigned, models, silent) if silent else trained
     parts = block.sum_updates(run, sent, clients, models, assigned.chosen, data.sizes[list(clients)])

@@ -23,31 +23,13 @@ from algorithms.interfaces import Metrics, Problems, Run
 AuditEvery = Literal["auto"] | Annotated[int, Field(ge=0)]
 AUDIT_EVERY = "rounds from one audit by canaries to the next; 0: never; auto: as few as cost 5 %, none without a mean"
 
+READING = "epsilon: for one client and one model at delta {delta}; a dash: there is no guarantee"
+EPSILON = Column(1, "epsilon", 1, interval=False)
+STD = Column(4, "noise\nstd", 4, interval=False)
 METRICS = (
-    Metric(
-        "epsilon",
-        NOISE,
-        "epsilon",
-        "lower",
-        "",
-        2,
-        table=Column(1, "epsilon", 1, interval=False),
-        bound="upper",
-        protects="a client",
-        reading="epsilon: for one client and one model at delta {delta}; a dash: there is no guarantee",
-    ),
+    Metric("epsilon", NOISE, "epsilon", "lower", "", 2, table=EPSILON, bound="upper", protects="a client", reading=READING),
     Metric("delta", NOISE, "delta", "lower", "", 5, bound="upper"),
-    Metric(
-        "noise_std",
-        NOISE,
-        "standard deviation of the noise",
-        None,
-        "",
-        5,
-        4,
-        Column(4, "noise\nstd", 4, interval=False),
-        over_rounds="noise",
-    ),
+    Metric("noise_std", NOISE, "standard deviation of the noise", None, "", 5, 4, STD, over_rounds="noise"),
     Metric("noise_to_update", NOISE, "noise over mean update", "lower", "", 2, over_rounds="noise"),
     Metric("clip_fraction", NOISE, "clipped updates", live=6, table=Column(MINOR, "clipped", 2, interval=False)),
     Metric("updates_dropped", NOISE, "updates that were not finite", "lower", "updates", 2),

@@ -131,10 +131,10 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     With several models and participation ``all``, ``epsilon_cluster_<j>`` is the epsilon of a client that used model j
     in every round, on the assumption that no client changed its model.
     """
-    told, models = _account(config, run, outcome), run.clustering.config.clusters
-    claims = {j: told.get(f"epsilon_cluster_{j}" if models > 1 else "epsilon") for j in range(models)}
+    account, models = _account(config, run, outcome), run.clustering.config.clusters
+    claims = {j: account.get(f"epsilon_cluster_{j}" if models > 1 else "epsilon") for j in range(models)}
     opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
-    return told | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
+    return account | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
 
 
 def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
@@ -144,15 +144,17 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": stated}
     metrics |= {f"guarantee_cluster_{j}": stated for j in range(models) if models > 1}
     if reason == SEVERAL and run.participation == "all":
-        for j in sorted({one.cluster for one in spent}):
-            metrics[f"epsilon_cluster_{j}"] = _epsilon(config, [one.event for one in spent if one.cluster == j])
+        for j in sorted({spending.cluster for spending in spent}):
+            events = [spending.event for spending in spent if spending.cluster == j]
+            epsilon = accounting.epsilon(events, config.delta, config.neighboring)
+            metrics[f"epsilon_cluster_{j}"] = epsilon if math.isfinite(epsilon) else None
     if reason:
         return metrics
     if len(spent) < run.rounds:
         return metrics | {"guarantee": "none: no client took part in some round, and the model was sent without noise"}
-    events = [one.event for one in spent]
-    epsilon = _epsilon(config, events)
-    if epsilon is None:
+    events = [spending.event for spending in spent]
+    epsilon = accounting.epsilon(events, config.delta, config.neighboring)
+    if math.isinf(epsilon):
         return metrics | {"guarantee": "none: next to no noise is added"}
     # Under noise that follows from the seed, trials do not compose.
     composed = {"guarantee_events": accounting.ledger(events, config.neighboring)} if config.noise == "secret" else {}
@@ -161,15 +163,13 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 def refusal(config: Config, run: Run) -> str | None:
     """Return ``none:`` and the first reason why no epsilon holds for the run; None if one does."""
-    sampler = run.participation
+    sampler, aggregation = run.participation, run.aggregation
+    sampled = f"none: {sampler} participation needs aggregation.weights uniform; others depend on who takes part"
     reasons = (
         (config.noise_multiplier == 0, "none: updates are clipped, but no noise is added"),
         (config.noise_divisor != 1, "none: noise_divisor comes from the updates of another run, without noise"),
         (run.data.config.pools_clients, accounting.POOLED),
-        (
-            run.aggregation.module.SENSITIVITY != "mean",
-            f"none: {run.aggregation.name} has no known sensitivity; fedavg has",
-        ),
+        (aggregation.module.SENSITIVITY != "mean", f"none: {aggregation.name} has no known sensitivity; fedavg has"),
         (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are averaged without noise"),
         (
             run.measures_curvature,
@@ -177,21 +177,13 @@ def refusal(config: Config, run: Run) -> str | None:
         ),
         (run.clustering.module.starts(run.clustering.config).initializations > 1, accounting.RESTARTED),
         (run.clustering.config.clusters > 1, SEVERAL),
-        (
-            sampler != "all" and not _equal(run),
-            f"none: {sampler} participation needs aggregation.weights uniform; others depend on who takes part",
-        ),
+        (sampler != "all" and not aggregation.module.equal_weights(aggregation.config), sampled),
         (
             sampler == "poisson" and not isinstance(config.divisor, float),
             "none: dividing by the actual number of clients reveals who took part; use another privacy.divisor",
         ),
     )
     return next((reason for holds, reason in reasons if holds), None)
-
-
-def _epsilon(config: Config, events: list[PrivacyEvent]) -> float | None:
-    epsilon = accounting.epsilon(events, config.delta, config.neighboring)
-    return epsilon if math.isfinite(epsilon) else None
 
 
 def _largest_move(config: Config, received: ClientUpdates) -> float:
@@ -210,8 +202,6 @@ def _standard_deviation(config: Config, received: ClientUpdates) -> float:
 
 def _divisible(run: Run) -> bool:
     """Return whether a round's mean can be rewritten as a sum with a fixed divisor."""
-    return run.aggregation.module.SENSITIVITY == "mean" and _equal(run) and run.clustering.config.clusters == 1
-
-
-def _equal(run: Run) -> bool:
-    return run.aggregation.module.equal_weights(run.aggregation.config)
+    aggregation = run.aggregation
+    equal = aggregation.module.equal_weights(aggregation.config)
+    return aggregation.module.SENSITIVITY == "mean" and equal and run.clustering.config.clusters == 1

@@ -95,8 +95,8 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
 
     Distances of updates are distances of models, because all clients start from one model: u_i - u_j = w_i - w_j.
     """
-    assert received.updates is not None and noise is not None  # guaranteed by NEEDS and NOISY
-    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
+    assert noise is not None  # guaranteed by NOISY
+    products = _products(config, received)
     apart = {"pre_clip": spread(products), "post_clip": spread(scale_products(products, received.scales))}
     guarded = not apart[config.order] > 0
     d = 1.0 if guarded else apart[config.order]
@@ -137,7 +137,7 @@ def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Float
     assert received.updates is not None  # guaranteed by NEEDS
     ends, factor = np.cumsum((0, *received.layout.sizes)), _factors(config, received)
     pieces = [slice(*ends[a : a + 2]) for a in range(len(ends) - 1)]
-    products = _products(config, received)
+    products = scale_products(_products(config, received), factor)
     alone, squares, spreads = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
     for other in others:
         inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
@@ -153,7 +153,8 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
 
     Only the two clients that lie farthest apart change it. Where no distance is left, d is 1, as in `release`.
     """
-    apart, spreads = distances(_products(config, received)).mean(axis=0), []
+    products, spreads = scale_products(_products(config, received), _factors(config, received)), []
+    apart = distances(products).mean(axis=0)
     for i in range(len(apart)):
         others = np.delete(np.delete(apart, i, axis=0), i, axis=1)
         spreads.append(float(others.max(initial=0.0)) or 1.0)
@@ -161,15 +162,13 @@ def noise_without(config: Config, received: ClientUpdates) -> Doubles:
 
 
 def _deviations(config: Config, received: ClientUpdates, spreads: list[float]) -> Doubles:
-    deviations: Doubles = config.noise_multiplier / np.array(spreads) * _server_noise.sensitivity(config, received)
-    return deviations
+    return np.asarray(config.noise_multiplier / np.array(spreads) * _server_noise.sensitivity(config, received))
 
 
 def _products(config: Config, received: ClientUpdates) -> Doubles:
-    """Return the inner products [arrays or layers, clients, clients] of which d is computed."""
+    """Return the inner products [arrays or layers, clients, clients] of the updates before clipping."""
     assert received.updates is not None  # guaranteed by NEEDS
-    products = _by_array(config, received, gram(received.updates, received.layout.sizes))
-    return scale_products(products, _factors(config, received))
+    return _by_array(config, received, gram(received.updates, received.layout.sizes))
 
 
 def _factors(config: Config, received: ClientUpdates) -> Doubles:

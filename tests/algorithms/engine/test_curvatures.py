@@ -48,7 +48,7 @@ def measured_on(monkeypatch, run: Run, data: Federation) -> tuple[list[np.ndarra
     work.measure_curvatures(run, data, network, clients, block, fixed)
     wholes = calls.copy()
     calls.clear()
-    work.measure_halves(run, data, network, clients, block, fixed, run.rounds - 1)
+    work.measure_curvatures(run, data, network, clients, block, fixed, parts=2)
     return wholes, calls
 
 
@@ -70,7 +70,7 @@ def test_the_halves_divide_the_examples_of_the_whole(monkeypatch, examples):
 def test_a_client_with_one_example_has_no_halves():
     run = resolve(given(1, **FINP))
     network, block = trained(run, DATA)
-    found = work.measure_halves(run, DATA, network, range(6), block, fixed, 0)
+    found = work.measure_curvatures(run, DATA, network, range(6), block, fixed, parts=2)
     assert np.isfinite(found[:5]).all()
     assert np.isnan(found[5]).all()
 
