@@ -1,7 +1,4 @@
-"""The ``aggregation`` slot: how the server updates a model from its clients' updates.
-
-The contract is `algorithms.interfaces.AggregationContract`.
-"""
+"""The ``aggregation`` slot: how the server updates a model from its clients' updates."""
 
 from algorithms.interfaces import AggregationContract
 

@@ -16,17 +16,34 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.aggregation import _warm_start
-from algorithms.aggregation._warm_start import WarmStartConfig
+from algorithms.core.choices import WarmStart
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
-from algorithms.interfaces import Metrics, State
+from algorithms.interfaces import Metrics, Problems, Run, State
+from datasets.components import Above, Preset, read_when
 from datasets.components import Config as SlotConfig
-from datasets.components import Preset
+from datasets.source_configs import HeldOutConfig, SharedTestConfig
 
 NEEDS = "mean"
 SENSITIVITY = "mean"
 PRESETS = {"fedopt": Preset("FedOpt", {"warm_start_epochs": 20})}
 LABEL, COLOR = "FedAvg", 2
+
+
+class WarmStartConfig(SlotConfig):
+    """Fields of every aggregation that supports a warm start."""
+
+    # Sainz-Pardo Diaz et al. start FedAvgM, FedOpt and FedYogi warm and the others cold. Compare only methods that start alike.
+    warm_start_epochs: int = Field(0, ge=0, description="epochs of training on the server's shadow set before round 1")
+    warm_start_lr: float = Field(
+        1e-3,
+        gt=0,
+        le=10,
+        description="Adam's step size in those epochs",
+        json_schema_extra=read_when(warm_start_epochs=Above(0)),
+    )
+    warm_start_batch: int = Field(
+        32, ge=1, description="batch size in those epochs", json_schema_extra=read_when(warm_start_epochs=Above(0))
+    )
 
 
 class Config(WarmStartConfig):
@@ -37,7 +54,21 @@ class Config(WarmStartConfig):
     )
 
 
-problems, warm_start = _warm_start.problems, _warm_start.warm_start
+def problems(config: WarmStartConfig, run: Run) -> Problems:
+    """Refuse a warm start if the server has no examples of its own."""
+    data = run.data.config
+    nothing = isinstance(data, SharedTestConfig | HeldOutConfig) and data.shadow_size == 0
+    if config.warm_start_epochs > 0 and nothing:
+        sentence = f"trains on the server's shadow set for {config.warm_start_epochs} epochs, but data.shadow_size is 0"
+        return [("warm_start_epochs", f"{sentence}; set this to 0 or give the server some examples")]
+    return []
+
+
+def warm_start(config: WarmStartConfig) -> WarmStart | None:
+    """Return the settings of the warm start, or None if it is switched off."""
+    if not config.warm_start_epochs:
+        return None
+    return WarmStart(config.warm_start_epochs, config.warm_start_lr, config.warm_start_batch)
 
 
 def by_examples(config: SlotConfig, examples: Ints) -> Doubles:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from algorithms.aggregation import fedavg
-from algorithms.aggregation._warm_start import WarmStartConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.interfaces import Metrics, State
 
@@ -24,7 +23,7 @@ LABEL = "FedMedian"
 PIECE = 1 << 17  # numbers that are sorted at a time, so that the updates are never copied as a whole
 
 
-class Config(WarmStartConfig):
+class Config(fedavg.WarmStartConfig):
     """Fields of FedMedian: only those of the warm start."""
 
 

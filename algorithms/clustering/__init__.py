@@ -1,7 +1,4 @@
-"""The ``clustering`` slot: which of the server's models each client trains and uses.
-
-The contract is `algorithms.interfaces.ClusteringContract`.
-"""
+"""The ``clustering`` slot: which of the server's models each client trains and uses."""
 
 from algorithms.interfaces import ClusteringContract
 

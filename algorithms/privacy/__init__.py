@@ -1,7 +1,4 @@
-"""The ``privacy`` slot: how updates are clipped, and how a model is protected before it is sent.
-
-The contract is `algorithms.interfaces.PrivacyContract`.
-"""
+"""The ``privacy`` slot: how updates are clipped, and how a model is protected before it is sent."""
 
 from algorithms.interfaces import PrivacyContract
 

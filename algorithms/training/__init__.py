@@ -1,7 +1,4 @@
-"""The ``training`` slot: how a client trains. The contract is `algorithms.interfaces.TrainingContract`.
-
-The code that runs it is in `algorithms.engine`, because it needs torch.
-"""
+"""The ``training`` slot: how a client trains; `algorithms.engine` runs it, because that needs torch."""
 
 from algorithms.interfaces import TrainingContract
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.func import functional_call
 
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.gradients import clip_gradients
 from algorithms.core.messages import Ints
 from algorithms.core.network import Network, as_tensor
 from algorithms.engine import augmentation
-from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_inputs, generator
+from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_inputs, functional_forward, generator
 from algorithms.engine.backends.optimizers import Optimizer
-from algorithms.interfaces import ClientInputs, GradientStep, ObjectiveContract, TrainingContract
+from algorithms.interfaces import GradientStep, ObjectiveContract, TrainingContract
 from algorithms.objectives import plain
 from algorithms.training._batches import PADDING
 from algorithms.training.local_sgd import Config
@@ -77,24 +76,16 @@ def client_gradient(
     if training.module.PRIVATE_STEPS:
         assert draws.noise is not None  # drawn for every training with private steps
         return training.module.private_gradient(training.config, network, len(examples), draws.noise)
-    inputs = begin_inputs(network, objective, network.params, examples.x.shape[1:], statistics, draws.probes)
-    assert isinstance(training.config, Config)  # required of components without private steps
-    return objective_gradient(network, training.config, objective, inputs)
-
-
-def objective_gradient(
-    network: Network, training: Config, objective: Component[ObjectiveContract, SlotConfig], client: ClientInputs
-) -> GradientStep:
-    """Return a function that computes the objective's gradient on a batch as a whole, with the inputs of a ``client``."""
-    own, module = dict(network.module.named_parameters()), objective.module
+    config, module = training.config, objective.module
+    assert isinstance(config, Config)  # required of components without private steps
+    client = begin_inputs(network, objective, network.params, examples.x.shape[1:], statistics, draws.probes)
+    own, functional = dict(network.module.named_parameters()), functional_forward(network)
     reduced: AbstractContextManager[Any] = nullcontext()
-    if training.precision != "float32":
+    if config.precision != "float32":
         reduced = torch.autocast(network.device.type, dtype=torch.bfloat16)
 
     def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
-        if arrays is own:  # the module's own parameters
-            return network.module(x, **options)
-        return functional_call(network.module, dict(arrays), (x,), options)
+        return network.module(x, **options) if arrays is own else functional(arrays, x, **options)
 
     def gradient(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         network.grads.zero_()
@@ -104,8 +95,8 @@ def objective_gradient(
         with reduced:
             loss: torch.Tensor = module.loss(objective.config, forward, own, inputs, targets, client)
         loss.backward()
-        if training.clip_gradient is not None:
-            network.grads.copy_(clip_gradients(network.grads, training.clip_gradient))
+        if config.clip_gradient is not None:
+            network.grads.copy_(clip_gradients(network.grads, config.clip_gradient))
         return loss.detach()
 
     return gradient

@@ -54,7 +54,8 @@ def starts_of(network: Network, count: int = len(SIZES)) -> list[Any]:
 
 def by_loop(network: Network, start: Any, x: Any, y: Any, plan: Any, training: Config) -> tuple[np.ndarray, float]:
     network.load(start)
-    gradient = loop.objective_gradient(network, training, PLAIN, {})
+    slot = StandIn(module=local_sgd, config=training)
+    gradient = loop.client_gradient(network, slot, PLAIN, Examples(x, y), {})
     loss = loop.train(network, x, y, plan, Optimizer(training, training.lr), gradient)
     return network.weights().params, loss
 
