@@ -5,7 +5,6 @@ import pytest
 
 from algorithms.aggregation import finp_ala
 from algorithms.core.messages import ClientUpdates, reweight
-from orchestrator.config.run import check
 from tests.support.received import received
 
 UPDATES, SIZES = [[1, 0], [0, 1], [4, 4], [0, 8]], [10, 20, 30, 40]
@@ -40,22 +39,3 @@ def test_model_and_running_statistics_move_by_the_weighted_mean():
     assert params.tolist() == [10 + 0.5 + 0.5, 20 + 0.375 + 0.5]
     assert (params.dtype, state, metrics) == (np.float32, {}, {})
     assert chosen.buffers.tolist() == [2 * 0.375 + 4 * 0.125, 0.5 + 3 * 0.375 + 5 * 0.125]
-
-
-@pytest.mark.parametrize(
-    ("objective", "aggregation", "measures"),
-    [
-        ("finp", "finp_ala", True),
-        ("finp", {"name": "finp_ala", "rho": "with_penalty"}, True),
-        ("plain", "finp_ala", True),
-        ("finp", "fedavg", True),
-        ("plain", "fedavg", False),
-        ("plain", {"name": "finp_ala", "rho": "with_penalty"}, False),
-    ],
-)
-def test_how_curvature_is_measured_is_refused_where_nobody_asks_for_it(objective, aggregation, measures):
-    run = {"rounds": 1, "data": "digits", "model": "mlp", "objective": objective, "aggregation": aggregation}
-    resolved, problems = check(run | {"curvature": {"power_steps": 7}})
-    assert resolved.measures_curvature == measures
-    assert [str(problem).startswith("curvature: is read only where") for problem in problems] == [True] * (not measures)
-    assert not measures or resolved.curvature.power_steps == 7

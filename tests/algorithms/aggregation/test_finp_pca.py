@@ -113,14 +113,6 @@ def test_equal_distances_draw_the_model_towards_an_outlier():
     assert weights_of(updates, "eq10")[-1] == pytest.approx(0.28, abs=5e-3)
 
 
-@given(st.integers(3, 8), st.integers(0, 99))
-@few
-def test_orthogonal_updates_get_the_closed_forms_weights(clients, seed):
-    r = np.random.default_rng(seed).uniform(0.9, 1.1, clients)
-    closed = 0.5 - (clients - 2) / (2 * r**2 * (r**-2).sum())
-    np.testing.assert_allclose(weights_of(orthogonal(r.tolist())), closed, atol=1e-3)
-
-
 @given(st.integers(2, 10), st.sampled_from([1, 3, 200]), st.sampled_from(OBJECTIVES), st.integers(0, 99))
 @few
 def test_weights_lie_on_the_simplex_and_are_no_worse_than_uniform_ones(clients, length, objective, seed):

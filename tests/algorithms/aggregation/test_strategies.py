@@ -103,21 +103,6 @@ def test_a_median_taken_in_pieces_is_the_median(piece, monkeypatch):
     np.testing.assert_allclose(moved, np.median(params + scales[:, None] * updates, axis=0), rtol=1e-6, atol=1e-6)
 
 
-def test_adam_with_its_own_correction_steps_like_torchs():
-    import torch
-    from torch.optim.adam import adam  # the function: the class's first use loads a compiler
-
-    updates = np.random.default_rng(3).normal(size=(5, 8)).astype(np.float32)
-    weight, mean, square = torch.zeros(3, 8, dtype=torch.float64)
-    step = torch.tensor(0.0)
-    own: Any = {"amsgrad": False, "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-9, "weight_decay": 0.0}
-    for update in updates:  # a step of descent: the gradient is what points away from the clients' models
-        gradient = -torch.from_numpy(update).double()
-        adam([weight], [gradient], [mean], [square], [], [step], foreach=False, maximize=False, **own)
-    moved = after(fedadam, fedadam.Config(bias_correction="adam"), np.zeros(8), list(updates))
-    np.testing.assert_allclose(moved, weight.numpy(), rtol=1e-5, atol=1e-6)
-
-
 # The server's own copy
 
 

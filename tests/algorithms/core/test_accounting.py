@@ -29,13 +29,6 @@ def test_the_epsilon_of_one_gaussian_event_has_the_delta_by_definition(z):
     assert delta_by_integration(z, epsilon([event(z)], DELTA, "replace_one")) == pytest.approx(DELTA, rel=1e-4)
 
 
-def test_gaussian_events_compose_to_one_whose_precisions_add_up():
-    several = [event(1.0), event(2.0), event(2.0), event(1.0)]
-    assert epsilon(several, DELTA, "add_or_remove_one") == pytest.approx(
-        epsilon([event(2.5**-0.5)], DELTA, "add_or_remove_one"), rel=1e-9
-    )
-
-
 def test_poisson_sampling_agrees_with_opacus_to_one_percent():
     accountants = pytest.importorskip("opacus.accountants")
     oracle = accountants.PRVAccountant()

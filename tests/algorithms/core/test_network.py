@@ -172,18 +172,3 @@ def test_normalization_starts_as_the_identity_whatever_was_there_before(network)
     state = network.module.state_dict()
     assert (state["1.weight"] == 1).all() and (state["1.bias"] == 0).all()
     assert (state["1.running_mean"] == 0).all() and (state["1.running_var"] == 1).all()
-
-
-def test_what_a_network_holds_does_not_tell_how_much_it_was_trained_before(network):
-    """Batch normalization counts batches; a count of this process' work must not get into the models that are saved."""
-    start, fresh = network.initial(np.random.default_rng(0)), copied(network)
-    assert network.buffers.numel() == 6
-    network.module.train()(network.inputs(images(3)))
-    assert not all(torch.equal(array, fresh[name]) for name, array in copied(network).items())
-    assert network.module.get_buffer("1.num_batches_tracked").item() == 1
-    network.load(start)
-    assert all(torch.equal(array, fresh[name]) for name, array in copied(network).items())
-
-
-def copied(network: Network) -> dict[str, torch.Tensor]:
-    return {name: array.clone() for name, array in network.module.state_dict().items()}

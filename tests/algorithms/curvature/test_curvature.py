@@ -201,18 +201,6 @@ def test_the_error_of_drawn_labels_is_that_of_estimates_on_other_examples(monkey
 # What measuring leaves alone
 
 
-def test_the_same_generator_gives_the_same_bytes_and_nothing_is_changed():
-    network, (x, y) = a_network(8), examples()
-    before = network.weights().params
-    network.module.train()
-    for array in (x, y):
-        array.setflags(write=False)
-    found = [measured(network, x, y, seed=4) for _ in range(2)]
-    assert found[0] == found[1]
-    assert network.weights().params.tobytes() == before.tobytes()
-    assert not network.grads.any()
-
-
 def test_a_model_that_has_diverged_has_no_curvature():
     network, (x, y) = a_network(8), examples()
     network.load(Weights(np.full(network.layout.size, np.nan, np.float32), np.zeros(0, np.float32)))

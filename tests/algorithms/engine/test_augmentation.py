@@ -57,16 +57,6 @@ def test_shifted_images_are_filled_up_with_the_data_sets_background():
     assert background(prepare, 2).tolist() == pytest.approx(blank[0, :, 0, 0].tolist())
 
 
-def test_every_move_is_drawn_equally_often_and_from_the_stream_alone():
-    config, batches = Config(augment="crop_flip"), np.zeros((100, 162), np.int64)
-    crops, again = (draw_crops(config, batches, (1, 8, 8), Preparation(), np.random.default_rng(3)) for _ in range(2))
-    assert crops is not None and again is not None
-    assert crops.moves.shape == (100, 162, 3) and crops.moves.tobytes() == again.moves.tobytes()
-    _, counts = np.unique(crops.moves.reshape(-1, 3), axis=0, return_counts=True)
-    assert len(counts) == 9 * 9 * 2
-    assert counts.min() > 50 and counts.max() < 160  # 100 each on average, with a standard deviation of 10
-
-
 def test_nothing_is_drawn_where_nothing_is_asked_for_and_what_is_no_image_is_refused():
     rng = np.random.default_rng(0)
     assert draw_crops(Config(), np.zeros((3, 4), np.int64), (1, 8, 8), Preparation(), rng) is None
@@ -99,23 +89,6 @@ def test_the_backends_see_the_same_images():
     in_turn = on_pictures("loop")
     np.testing.assert_allclose(on_pictures("vmap"), in_turn, atol=5e-6)
     assert on_pictures("loop", (4,))[0].tobytes() == in_turn[2].tobytes()
-
-
-def test_every_epoch_shows_a_client_its_examples_moved_anew(monkeypatch):
-    """What the network is handed: client 4's examples, cut out by what its own stream says and no two epochs alike."""
-    shown = []
-    inputs = Network.inputs
-    monkeypatch.setattr(Network, "inputs", lambda self, x: shown.append(x.numpy().copy()) or inputs(self, x))
-    on_pictures("loop", (4,), batch_size=12, epochs=2)
-    config, chance = Config(augment="crop_flip"), stream("augmentation", 4)
-    crops = draw_crops(config, np.zeros((2, 12), np.int64), (2, 8, 8), PICTURES.prepare, chance)
-    order, mine = stream("batches", 4), PICTURES.client(4).x
-    assert crops is not None and len(shown) == 2
-    assert crops.around.tolist() == [0.5, -0.25]
-    for epoch in range(2):
-        examples = mine[order.permutation(12)]
-        expected = np.stack([by_hand(*pair, crops.around) for pair in zip(examples, crops.moves[epoch], strict=True)])
-        assert shown[epoch].tobytes() == expected.tobytes()
 
 
 def test_shadow_models_see_moved_images_too():

@@ -117,23 +117,6 @@ def test_every_client_trains_its_own_model_on_its_own_examples(backend):
     assert found.buffers.shape == (4, 0)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{}, {"momentum": 0.9, "lr": 0.1}, {"optimizer": "adam", "lr": 0.01}, {"local_step": "one_batch"}, {"epochs": 0}],
-    ids=["sgd", "momentum", "adam", "one batch", "no epoch"],
-)
-@pytest.mark.parametrize("selection", ["full", "minibatch"])
-def test_the_backends_agree(fields, selection):
-    batch = {"selection_batch": 9} if selection == "minibatch" else {}
-    clustering = clustered("ifca", selection=selection, **batch)
-    by_loop, by_vmap, again = (
-        trained(a_run(backend, clustering, **fields), tuple(range(6)), CHOSEN) for backend in ("loop", "vmap", "vmap")
-    )
-    np.testing.assert_allclose(by_vmap.params, by_loop.params, atol=1e-5)
-    np.testing.assert_allclose(by_vmap.loss, by_loop.loss, rtol=1e-5)
-    assert again.params.tobytes() == by_vmap.params.tobytes()
-
-
 @BACKENDS
 def test_a_later_round_takes_smaller_steps_where_the_rate_decays(backend):
     run = a_run(backend, local_step="one_batch", lr=0.2, lr_decay=0.5)

@@ -54,16 +54,6 @@ def test_swapping_the_groups_turns_the_sign(case):
         assert one[name] == pytest.approx(turned, nan_ok=True)
 
 
-@settings(deadline=None)
-@given(predictions())
-def test_groups_that_are_treated_alike_are_treated_fairly(case):
-    predicted, labels, _ = case
-    group = np.arange(2 * len(labels)) < len(labels)
-    found = fairness.fairness(np.tile(predicted, 2), np.tile(labels, 2), group, 3)
-    assert all(value == 0 or np.isnan(value) for value in found.values())
-    assert found["demographic_parity"] == 0
-
-
 NULLS = ("demographic_parity_null", "equal_opportunity_null", "equalized_odds_null")
 
 
@@ -134,15 +124,6 @@ def test_the_violations_by_chance_are_those_of_simulated_attackers_who_guess():
     expected = violations.violations_null(thresholds, assignment, exceeds)
     assert expected == pytest.approx(np.mean(found), abs=4 * np.std(found) / draws**0.5)
     assert 0.8 < expected < 2
-
-
-def test_violations_by_chance_ask_each_model_for_its_own_clients():
-    def exceeds(cluster: int, limits: np.ndarray) -> np.ndarray:
-        return np.full(len(limits), [0.5, 0.25, np.nan][cluster]) * (limits < 0.6)
-
-    thresholds = np.array([0.5, 0.55, 0.5, 0.7])
-    assert violations.violations_null(thresholds, np.array([0, 0, 1, 1]), exceeds) == 1.25
-    assert np.isnan(violations.violations_null(thresholds, np.array([0, 0, 1, 2]), exceeds))
 
 
 @pytest.mark.parametrize(

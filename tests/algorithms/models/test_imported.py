@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from algorithms.engine import own_model
-from algorithms.models import _callables, _facts, imported
-from algorithms.models._callables import CallableError
+from algorithms.models import _callables
 from datasets import origins
 from orchestrator.config.run import check, resolve, trial_id
 from tests.support.own_modules import CLASSES, FITTING
@@ -261,17 +260,6 @@ def test_the_backend_is_chosen_by_what_vmap_can_do_and_the_plan_says_why(name, a
     assert said and f"(backend {backend})" in said and because in said
 
 
-def test_facts_are_those_of_the_module():
-    found = {name: _facts.of(f"{HERE}:{name}", "{}")[0] for name in FITTING}
-    for constant, names in (
-        ("CONVOLUTIONAL", ["Convolutional"]),
-        ("BATCH_NORM", ["Convolutional"]),
-        ("RANDOM", ["Encoder"]),
-    ):
-        assert [name for name in FITTING if found[name][constant]] == names
-    assert {name: one["RAW"] for name, one in found.items() if one["RAW"]} == {"Transformer": ("token", "positions")}
-
-
 # Identity
 
 
@@ -284,17 +272,3 @@ def test_a_path_is_short_for_the_component_and_its_identity_is_the_path_with_its
     assert resolve(resolve(short).to_dict()) == resolve(short)
     others = [run_of("Plain", args={"width": width}) for width in (16, 17)] + [run_of("tied")]
     assert len(ids | {trial_id(resolve(given)) for given in others}) == 4
-
-
-def test_finding_nothing_is_not_remembered(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    own(monkeypatch, tmp_path)
-    config = imported.Config(callable="late_nets:net")
-    with pytest.raises(CallableError, match="No module named 'late_nets'"):
-        _callables.find(config.callable)
-    assert imported.declarations(config) == {"VMAP": False}
-    (tmp_path / "late_nets.py").write_text("from tests.support.own_modules import Convolutional as net\n")
-    import importlib
-
-    importlib.invalidate_caches()
-    assert imported.declarations(config)["BATCH_NORM"]

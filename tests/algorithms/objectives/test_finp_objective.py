@@ -61,22 +61,6 @@ def test_the_added_term_is_beta_rho_times_the_cross_entropy(regularizer):
     assert finp.loss(config, net, arrays, x, y, {}).item() == pytest.approx((1 + 0.3 * INITIAL_RHO) * entropy)
 
 
-def test_only_the_largest_row_of_a_layer_is_pulled_towards_zero():
-    """Rows (3, 4) and (0, 1): the gradient of log m is (3, 4) / 25 in the first and zero in the second."""
-    arrays = {
-        "weight": torch.tensor([[3.0, 4.0], [0.0, 1.0]], requires_grad=True),
-        "bias": torch.zeros(2, requires_grad=True),
-    }
-    forward = lambda given, x: x @ given["weight"].T + given["bias"]  # noqa: E731
-    x, y = torch.tensor([[0.1, 0.2], [0.5, -0.3]]), torch.tensor([0, 1])
-    entropy = cross_entropy(forward(arrays, x), y)
-    without = torch.autograd.grad(entropy, list(arrays.values()))
-    _, gradients = value_and_gradients(finp.Config(beta=2), arrays, x, y, forward)
-    expected = 2 * 0.8 * entropy.item() * torch.tensor([[3.0, 4.0], [0.0, 0.0]]) / 25
-    torch.testing.assert_close(gradients["weight"] - without[0], expected)
-    torch.testing.assert_close(gradients["bias"], without[1])
-
-
 @every_regularizer
 def test_the_gradient_is_beta_rho_cross_entropy_times_that_of_log_lip(regularizer):
     arrays, (x, y) = some_arrays(), some_examples()

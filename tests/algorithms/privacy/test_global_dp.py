@@ -61,14 +61,6 @@ def test_with_examples_as_weights_the_largest_client_is_the_sensitivity():
     assert sds == pytest.approx({"weights": 0.4 * 5, "uniform": 5 / 4})
 
 
-@pytest.mark.parametrize(("fields", "sd"), [({"noise_divisor": 1.6}, 0.0125 / 1.6), ({"noise_multiplier": 0.0}, 0.0)])
-def test_the_control_divides_the_noise_multiplier_and_without_one_nothing_is_added(fields, sd):
-    config = Config(**fields)
-    noise, metrics = noise_of(config, received(global_dp, config, updates(4)))
-    assert metrics["noise_std"] == pytest.approx(sd)
-    assert is_standard_deviation(noise, sd) if sd else (noise == 0).all() and metrics["noise_to_update"] == 0
-
-
 def test_what_a_round_reports_by_hand():
     """Two clients that moved by 3 and by 8 along the same axis, C = 4: the mean moves by 3.5."""
     moves = np.zeros((2, 12), np.float32)
@@ -135,13 +127,6 @@ def test_noise_that_is_too_small_for_the_weights_is_accounted_for_as_such():
     assert one.noise_multiplier == pytest.approx(0.1 / 0.91)
 
 
-def test_fixed_participation_is_accounted_for_as_without_replacement():
-    where = run(participation="fixed", participation_rate=0.3, data__config__clients=10)
-    one, told = spent(Config(noise_multiplier=4.0), where, clients=3)
-    assert one == PrivacyEvent(pytest.approx(2.0), "fixed", 0.3, 3)
-    assert told["epsilon"] == accounting.epsilon([one] * 3, 1e-5, "replace_one")
-
-
 def test_a_poisson_round_is_divided_by_the_expected_number_of_clients():
     where = run(participation="poisson", participation_rate=0.4)
     config = global_dp.resolve(Config(noise_multiplier=1e-9, clip=100.0), where)
@@ -163,13 +148,6 @@ def test_a_poisson_account_holds_only_where_empty_rounds_are_noisy_too():
     config = global_dp.resolve(Config(noise_multiplier=1.0), where)
     told = global_dp.final_metrics(config, where, account((0, one), (0, one)))
     assert told["epsilon"] is None and "no client took part" in told["guarantee"]
-
-
-@pytest.mark.parametrize(("sampler", "neighboring"), [("fixed", "add_or_remove_one"), ("poisson", "replace_one")])
-def test_neighbors_without_an_account_are_refused(sampler, neighboring):
-    where = run(participation=sampler, participation_rate=0.5)
-    ((field, sentence),) = global_dp.problems(Config(neighboring=neighboring), where)
-    assert field == "neighboring" and "all with add_or_remove_one or replace_one" in sentence
 
 
 def test_a_divisor_is_refused_where_nothing_is_divided_by_it():

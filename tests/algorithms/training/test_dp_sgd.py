@@ -1,7 +1,6 @@
 """DP-SGD beside a loop over examples written by hand, and its noise and lots beside the laws they should follow."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -189,18 +188,3 @@ def test_under_poisson_a_lot_is_divided_by_its_expected_size():
 
 
 # What goes together
-
-
-@pytest.mark.parametrize(
-    ("model", "objective", "word"),
-    [
-        ({"BATCH_NORM": True}, "plain", "batch normalization"),
-        ({"RANDOM": True}, "plain", "dropout"),
-        ({}, "fedprox", "fedprox"),
-    ],
-)
-def test_what_has_no_gradient_of_one_example_is_refused(model, objective, word):
-    module = SimpleNamespace(**({"BATCH_NORM": False} | model))
-    run = SimpleNamespace(model=StandIn(name="net", module=module), objective=StandIn(name=objective, module=None))
-    ((found, sentence),) = dp_sgd.problems(Config(), run)
-    assert found == "name" and word in sentence
