@@ -19,7 +19,7 @@ from algorithms.core.messages import Assignment, BlockResult, Ints, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block as work
 from algorithms.engine import server
-from algorithms.engine.round import Clients, Draws, LocalStreams, RoundState, Stream, advance, begin, train_block
+from algorithms.engine.round import Clients, RoundState, Stream, advance, begin, train_block
 from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
 
@@ -104,7 +104,7 @@ def _train(
     def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
         local = lambda purpose, client: streams[client // each](purpose, state.round, client % each)  # noqa: E731
         fixed = lambda purpose, client: streams[client // each](purpose, client % each)  # noqa: E731
-        return [train_block(run, whole, network, sent, block, LocalStreams(local, fixed)) for block in assigned]
+        return [train_block(run, whole, network, sent, block, (local, fixed)) for block in assigned]
 
     clients = Clients(blocks, train, network.layout)
     first = models * np.arange(len(data))[:, None]  # the number of each federation's first model
@@ -116,7 +116,7 @@ def _train(
             for j in range(models)
         ]
         visiting = [rng for stream in streams for rng in [stream("participation", round_, 1)] * models]
-        advance(run, clients, state, np.flatnonzero(state.assignment != ABSENT), Draws(noise, visiting))
+        advance(run, clients, state, np.flatnonzero(state.assignment != ABSENT), noise, visiting)
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
     return state

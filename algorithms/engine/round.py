@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from algorithms.engine.block import TrainedBlock
 
 Stream = Callable[..., np.random.Generator]
+LocalStreams = tuple[Stream, Stream]
+"""A block's generators: ``(purpose, client)`` gives one of this round, ``(purpose, client, ...)`` one of every round."""
+
 Fork = Callable[[int, ClientUpdates], None]
 """``fork(model, received)`` sees what the server received for a model, before the model changes."""
 
@@ -102,31 +105,6 @@ class Clients:
     layout: Layout
 
 
-class LocalStreams(NamedTuple):
-    """Where a block's clients have their random numbers from.
-
-    Attributes:
-        round: ``round(purpose, client)`` returns the generator of one client and purpose in this round.
-        fixed: ``fixed(purpose, client, ...)`` returns one that is the same in every round.
-    """
-
-    round: Stream
-    fixed: Stream
-
-
-@dataclass(frozen=True)
-class Draws:
-    """What the server draws in a round, for each model.
-
-    Attributes:
-        noise: the noise of the privacy slot, from `server.draw_noise`.
-        visiting: the generator of the order in which clients are visited, if rho is aligned by it.
-    """
-
-    noise: Sequence[Normals | None]
-    visiting: Sequence[np.random.Generator]
-
-
 def begin(run: Run, models: list[Weights], clients: int) -> RoundState:
     """Return the state before the first round of a federation with these ``models`` and number of ``clients``."""
     servers = [server.begin(run, model) for model in models]
@@ -144,15 +122,22 @@ def choose(run: Run, view: View, preferences: Preferences, by_loss_alone: bool =
 
 
 def advance(
-    run: Run, clients: Clients, state: RoundState, cohort: Ints, draws: Draws, fork: Fork | None = None
+    run: Run,
+    clients: Clients,
+    state: RoundState,
+    cohort: Ints,
+    noise: Sequence[Normals | None],
+    visiting: Sequence[np.random.Generator],
+    fork: Fork | None = None,
 ) -> tuple[list[BlockResult], dict[int, server.Step]]:
     """Do a round in which the clients of ``cohort`` train the models that they have chosen; ``state`` is changed.
 
-    The blocks' results are returned, and the steps of the models that were updated.
+    The server has drawn for each model its ``noise`` (`server.draw_noise`), and the generator of the order of ``visiting``, if
+    rho is aligned by it. The blocks' results are returned, and the steps of the models that were updated.
     """
     results = clients.train(state.models, assign(clients.blocks, state, cohort))
-    record(run, state, results, draws.visiting)
-    steps = step(run, state, gather(run, clients.layout, state, results), draws.noise, fork)
+    record(run, state, results, visiting)
+    steps = step(run, state, gather(run, clients.layout, state, results), noise, fork)
     state.round += 1
     return results, steps
 
@@ -189,9 +174,10 @@ def train_block(
     from algorithms.engine import block
 
     clients, statistics, halves = assigned.clients, dict[str, Doubles](), None
-    trained = block.train(run, data, network, models, assigned, streams.round)
+    of_round, fixed = streams
+    trained = block.train(run, data, network, models, assigned, of_round)
     if run.measures_curvature:
-        measured = run, data, network, clients, trained, streams.fixed
+        measured = run, data, network, clients, trained, fixed
         names = "lambda_max", "hessian_trace", "hessian_trace_error"
         statistics |= zip(names, block.measure_curvatures(*measured)[:, 0].T, strict=True)
         if server.reliability_due(run, assigned.round):  # nothing depends on the halves but how well rho is known

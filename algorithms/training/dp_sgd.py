@@ -41,7 +41,7 @@ from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.core.metric import NOISE, Column, Metric
 from algorithms.interfaces import GradientStep, Metrics, Outcome, Problems, Run
-from algorithms.training._batches import PADDING, concatenate_passes, one_pass
+from algorithms.training.local_sgd import PADDING, concatenate_passes, one_pass
 from datasets.components import inherited
 
 if TYPE_CHECKING:

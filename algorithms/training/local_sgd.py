@@ -16,10 +16,11 @@ from pydantic import Field
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
 from algorithms.interfaces import Problems, Run
-from algorithms.training._batches import concatenate_passes, one_pass, without_vmap
 from datasets.components import inherited
 
 LABEL = "local SGD"
+PADDING = -1  # in place of an example in a batch that is not full
+WIDEST = 1 << 16  # places in a row of batches that hold no example; wider ones would only take memory
 LITTLE = 100  # examples of a small dense network take less time to train on than to dispatch
 
 
@@ -48,7 +49,7 @@ def resolve(config: Config, run: Run) -> Config:
     Vectorizing over clients pays off where the cost of calling torch dominates a step (small dense networks) and is
     slower for CPU convolutions, which become grouped convolutions; both were measured on digits and MNIST.
     """
-    dense = not run.model.module.CONVOLUTIONAL and without_vmap(run) is None
+    dense = not run.model.module.CONVOLUTIONAL and _without_vmap(run) is None
     fast = "vmap" if dense and config.precision == "float32" else "loop"
     backend = config.backend if config.backend != "auto" else fast
     size = config.clients_per_job if config.clients_per_job != "auto" else _block_size(config, run, backend)
@@ -63,20 +64,57 @@ def _block_size(config: Config, run: Run, backend: str) -> int:
     return 100 if seen <= LITTLE else 25
 
 
+def _without_vmap(run: Run) -> str | None:
+    """Name the component of ``run`` that vmap cannot handle, as the end of a sentence; return None if there is none."""
+    model, objective = run.model, run.objective
+    if model.module.BATCH_NORM:
+        return f"{model.title}, which has batch normalization"
+    if model.module.RANDOM:
+        return f"{model.title}, which has dropout"
+    if not model.module.VMAP:
+        return model.title
+    return None if objective.module.VMAP else f"with the objective {objective.name}"
+
+
 def problems(config: Config, run: Run) -> Problems:
     """Refuse the vmap backend for components or precisions that it cannot handle."""
-    found = []
-    stopper = without_vmap(run)
-    if config.backend == "vmap" and stopper:
-        found.append(("backend", f"vmap cannot train {stopper}; use loop"))
-    if config.backend == "vmap" and config.precision == "bf16":
-        found.append(("precision", "bf16 is not available with the vmap backend; use backend loop or float32"))
-    return found
+    if config.backend != "vmap":
+        return []
+    stopper = _without_vmap(run)
+    refused = [("backend", f"vmap cannot train {stopper}; use loop")] if stopper else []
+    bf16 = ("precision", "bf16 is not available with the vmap backend; use backend loop or float32")
+    return [*refused, bf16] if config.precision == "bf16" else refused
 
 
 def reduced_precision(config: Config) -> bool:
     """Return whether forward and backward passes are computed in bf16."""
     return config.precision != "float32"
+
+
+def one_pass(examples: int, batch_size: int, rng: np.random.Generator, drop_last: bool = False) -> Ints:
+    """Draw the batches of one epoch from a random permutation of the examples: positions [batches, batch_size].
+
+    The last row is padded with -1, or left out with ``drop_last``, unless it is the only one; all are narrower if they would
+    be mostly padding.
+    """
+    batches, width = -(-examples // batch_size), min(batch_size, max(examples, WIDEST))
+    rows = np.full(batches * width, PADDING, dtype=np.int64)
+    rows[:examples] = rng.permutation(examples)
+    full = examples // batch_size
+    return rows.reshape(batches, width)[: full if drop_last and full else batches]
+
+
+def concatenate_passes(passes: list[Ints], batch_size: int) -> Ints:
+    """Join the batches of several epochs, [0, batch_size] if there are none; a single epoch is returned as it is."""
+    if len(passes) == 1:
+        return passes[0]
+    width = max((rows.shape[1] for rows in passes), default=min(batch_size, WIDEST))
+    plan = np.full((sum(len(rows) for rows in passes), width), PADDING, np.int64)
+    at = 0
+    for rows in passes:
+        plan[at : at + len(rows), : rows.shape[1]] = rows
+        at += len(rows)
+    return plan
 
 
 def one_epoch(config: Config, examples: int, rng: np.random.Generator) -> Ints:

@@ -14,7 +14,7 @@ import ray
 
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, Evaluation, Weights
-from algorithms.engine.round import LocalStreams, train_block
+from algorithms.engine.round import train_block
 from attacks.interfaces import SeenUpdates
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Setup, session
@@ -70,7 +70,7 @@ class ClientActor:
             due = [attack for attack in run.attacks if attack.name in attacks]
             return {attack.name: attack.module.observe(attack.config, seen) for attack in due}
 
-        streams = LocalStreams(worker.streams(assigned.round), worker.fixed)
+        streams = worker.streams(assigned.round), worker.fixed
         return train_block(run, data, network, models, assigned, streams, observe, worker.silent)
 
     def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:

@@ -113,9 +113,9 @@ class Rounds:
         findings = self._attack(round_)
         # 2. Every client chooses a model, those of the cohort train it, and the server updates it.
         self._choose(round_)
-        draws = engine.Draws(self._noise(), [self._stream("participation", round_, 1)] * len(state.models))
+        noise, visiting = self._noise(), [self._stream("participation", round_, 1)] * len(state.models)
         clients = engine.Clients(self.blocks, self._train, self.layout)
-        results, steps = engine.advance(self.run, clients, state, self._cohort(), draws, self._fork())
+        results, steps = engine.advance(self.run, clients, state, self._cohort(), noise, visiting, self._fork())
         metrics = self._spend(steps, results)
         # 3. The updates that the server received are attacked, too.
         cohort = [client for result in results for client in result.clients]

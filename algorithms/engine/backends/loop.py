@@ -18,8 +18,7 @@ from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_input
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import GradientStep, ObjectiveContract, TrainingContract
 from algorithms.objectives import plain
-from algorithms.training._batches import PADDING
-from algorithms.training.local_sgd import Config
+from algorithms.training.local_sgd import PADDING, Config
 from datasets.components import Component
 from datasets.components import Config as SlotConfig
 from datasets.federation import Examples, Preparation

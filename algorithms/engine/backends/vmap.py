@@ -16,8 +16,7 @@ from algorithms.engine.augmentation import crop_flip
 from algorithms.engine.backends.client_inputs import NOTHING, Draws, begin_inputs, functional_forward, stack, take_first
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import ClientInputs, ObjectiveContract
-from algorithms.training._batches import PADDING
-from algorithms.training.local_sgd import Config
+from algorithms.training.local_sgd import PADDING, Config
 from datasets.components import Component
 from datasets.components import Config as SlotConfig
 

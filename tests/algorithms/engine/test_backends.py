@@ -15,8 +15,7 @@ from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.models import mlp, mnist_cnn
 from algorithms.objectives import plain
 from algorithms.training import local_sgd
-from algorithms.training._batches import one_pass
-from algorithms.training.local_sgd import Config, schedule
+from algorithms.training.local_sgd import Config, one_pass, schedule
 from datasets.federation import Examples
 from tests.support.stand_ins import StandIn
 from tests.support.torchs_own import TorchsOwn

@@ -18,8 +18,7 @@ from algorithms.core.network import Network
 from algorithms.engine import block
 from algorithms.interfaces import Run
 from algorithms.privacy import global_dp
-from algorithms.training._batches import PADDING
-from algorithms.training.local_sgd import Config, schedule
+from algorithms.training.local_sgd import PADDING, Config, schedule
 from datasets.components import Component
 from orchestrator.config.run import resolve
 from tests.support.planted import clustered, planted

@@ -17,8 +17,7 @@ from algorithms.engine.backends import loop
 from algorithms.engine.backends.optimizers import Optimizer
 from algorithms.interfaces import Run
 from algorithms.training import local_sgd
-from algorithms.training._batches import PADDING, one_pass
-from algorithms.training.local_sgd import Config, schedule
+from algorithms.training.local_sgd import PADDING, Config, one_pass, schedule
 from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 from tests.support.stand_ins import StandIn
 
