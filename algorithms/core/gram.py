@@ -29,14 +29,9 @@ def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
 
     ``rows`` are [clients, d], the result is [arrays, clients, clients]; the arrays of these ``sizes`` follow one another in
     [d], and None treats all of [d] as one.
-
-    Raises:
-        ValueError: the sizes do not add up to d.
     """
     clients, length = rows.shape
     sizes, width = (length,) if sizes is None else tuple(sizes), max(1, PIECE // max(1, clients))
-    if sum(sizes) != length:
-        raise ValueError(f"the arrays' sizes add up to {sum(sizes)}, but an update has {length} numbers")
     products, start = np.zeros((len(sizes), clients, clients)), 0
     with np.errstate(invalid="ignore", over="ignore"):  # the result shows a model that has diverged
         for product, size in zip(products, sizes, strict=True):

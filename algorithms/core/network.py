@@ -95,13 +95,7 @@ class Network:
         return self.weights()
 
     def load(self, weights: Weights) -> None:
-        """Load ``weights`` into the module.
-
-        Raises:
-            ValueError: the vectors do not have this model's lengths.
-        """
-        if len(weights.params) != self.layout.size or len(weights.buffers) != self.buffer_layout.size:
-            raise ValueError(f"weights of {len(weights.params)} parameters do not fit a model of {self.layout.size}")
+        """Load ``weights`` into the module."""
         self.params.copy_(as_tensor(weights.params))
         self.buffers.copy_(as_tensor(weights.buffers))
         for counter in self.counters:  # counts of batches belong to this process, not to the weights

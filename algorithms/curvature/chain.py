@@ -150,7 +150,13 @@ class Chain:
         v = self._arrays(vector)
         product = torch.empty_like(vector)
         image = self._arrays(product)
-        moved, r = self._moved(v)
+        moved: list[Tensor | None] = []  # R a of every layer; None for the first
+        r: Any = None
+        for link in self.links:
+            layer, along, c = link.layer, v[link.layer.weight], v.get(link.layer.bias)
+            moved.append(r)
+            z = affine.apply(layer, along, link.a, c)
+            r = link.push(z if r is None else affine.apply(layer, layer.weight, r, None).add_(z))
         pr = self.p * r
         r = (pr - self.p * pr.sum(dim=1, keepdim=True)) / self.examples
         for link, r_a in zip(reversed(self.links), reversed(moved), strict=True):
@@ -165,18 +171,6 @@ class Chain:
                 affine.pull_back(layer, v[layer.weight], link.d, link.a)
             )
         return product
-
-    def _moved(self, v: Arrays) -> tuple[list[Tensor | None], Tensor]:
-        """Return R a of every layer (None for the first), and R z of the logits."""
-        moved: list[Tensor | None] = []
-        r: Tensor | None = None
-        for link in self.links:
-            layer, along, c = link.layer, v[link.layer.weight], v.get(link.layer.bias)
-            moved.append(r)
-            z = affine.apply(layer, along, link.a, c)
-            r = link.push(z if r is None else affine.apply(layer, layer.weight, r, None).add_(z))
-        assert r is not None
-        return moved, r
 
     def _arrays(self, vector: Tensor) -> Arrays:
         """Split ``vector`` [d] into arrays by parameter."""

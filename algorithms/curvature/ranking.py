@@ -51,20 +51,13 @@ def relative_rank(
     >>> relative_rank(np.array([1.0, 10, 10, 10, 10]), np.array([2.0, 20, 20, 20, 20]), CurvatureConfig()).tolist()
     [1.0, 0.25, 0.25, 0.25, 0.25]
 
-    Args:
-        lambda_: [clients] top eigenvalues.
-        trace: [clients] traces.
-        config: mode and alignment of rho.
-        rng: draws the order of visiting.
-
-    Raises:
-        ValueError: rho is aligned by visit order, and ``rng`` is None.
+    ``lambda_`` [clients] are top eigenvalues, and ``trace`` [clients] traces; ``rng`` draws the order of visiting, if rho is
+    aligned by it.
     """
     rho = stand_out(lambda_, trace, config)
     if config.rho_alignment == "by_client":
         return rho
-    if rng is None:
-        raise ValueError("rho by visit order needs a generator to draw the order from; got None")
+    assert rng is not None  # drawn for every run
     return rho[rng.permutation(len(rho))]
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
-from algorithms.interfaces import TrainingContract
 from datasets.federation import Preparation
 from datasets.transforms import normalize
 
@@ -39,15 +38,9 @@ class Crops:
 def draw_crops(
     config: TrainingConfig, batches: Ints, shape: tuple[int, ...], prepare: Preparation, rng: np.random.Generator
 ) -> Crops | None:
-    """Draw random moves for all ``batches`` [steps, batch] of a round of examples of this shape; None without augmentation.
-
-    Raises:
-        ValueError: the examples are not images.
-    """
+    """Draw random moves for all ``batches`` [steps, batch] of a round of images of this shape; None without augmentation."""
     if config.augment == "none":
         return None
-    if complaint := TrainingContract.shape_problem(config, shape):
-        raise ValueError(complaint)
     moves = rng.integers(0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8)
     return Crops(moves, background(prepare, shape[0]))
 

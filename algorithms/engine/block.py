@@ -75,9 +75,6 @@ def train(
     """Train a block, each client from the one of the ``models`` that it chose.
 
     ``stream(purpose, client)`` returns the generator of one client and purpose in this round.
-
-    Raises:
-        ValueError: the training component cannot train on examples of this shape.
     """
     training, module, clients = run.training.config, run.training.module, assigned.clients
     sizes = data.sizes[list(clients)].tolist()

@@ -126,10 +126,12 @@ def _join(data: Sequence[Federation]) -> Federation:
     """Return the federation that has the clients of all."""
     if len(data) == 1:
         return data[0]
-    joined = {
-        name: np.concatenate([getattr(part, name) for part in data])
-        for name in ("groups", "strengths", "example_strengths")
-    }
-    x, y = (np.concatenate([getattr(part.train, name) for part in data]) for name in "xy")
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in data]))])
-    return replace(data[0], train=Examples(x, y), offsets=offsets, **joined)
+    join = lambda name: np.concatenate([getattr(part, name) for part in data])  # noqa: E731
+    return replace(
+        data[0],
+        train=Examples(*(np.concatenate([getattr(part.train, name) for part in data]) for name in "xy")),
+        offsets=np.concatenate([[0], np.cumsum(join("sizes"))]),
+        groups=join("groups"),
+        strengths=join("strengths"),
+        example_strengths=join("example_strengths"),
+    )

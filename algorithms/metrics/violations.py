@@ -16,17 +16,12 @@ from algorithms.core.messages import Doubles, Ints
 Bools = NDArray[np.bool_]
 
 
-def is_violated(thresholds: Doubles, risks: Doubles, assignment: Ints) -> Bools:
-    """Find the clients [clients] that use a model whose attack accuracy is strictly above their tolerance."""
-    return thresholds < risks[assignment]
-
-
 def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Bools | None = None) -> float:
-    """Count the clients (of those ``among``) whose tolerance is exceeded; NaN if the risk of a model of theirs is unknown."""
+    """Count the clients (of those ``among``) whose model's risk is strictly above their tolerance; NaN if one is unknown."""
     chosen = np.ones(len(assignment), bool) if among is None else among
     if np.isnan(risks[assignment[chosen]]).any():
         return np.nan
-    return float(is_violated(thresholds, risks, assignment)[chosen].sum())
+    return float((thresholds < risks[assignment])[chosen].sum())
 
 
 def violations_null(thresholds: Doubles, assignment: Ints, exceeds: Callable[[int, Doubles], Doubles]) -> float:

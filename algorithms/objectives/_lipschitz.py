@@ -43,11 +43,8 @@ def spectral(arrays: Arrays, directions: Arrays) -> Tensor:
     return _log_product([(u[:, None] * weight * v).sum() for u, weight, v in pairs])
 
 
-def directions(arrays: Arrays, generator: torch.Generator | None = None) -> Arrays:
-    """Estimate the top singular vectors ``u.<weight>`` [out] and ``v.<weight>`` [rest] of every weight, in ten steps.
-
-    The start is drawn from ``generator``; without one it is fixed.
-    """
+def directions(arrays: Arrays, generator: torch.Generator) -> Arrays:
+    """Estimate the top singular vectors ``u.<weight>`` [out] and ``v.<weight>`` [rest] of every weight, in ten steps."""
     vectors = {}
     for name, weight in matrices(arrays).items():
         start = _draw((weight.shape[1],), generator, weight)
@@ -67,8 +64,8 @@ def advance(arrays: Arrays, directions: Arrays) -> Arrays:
     return vectors
 
 
-def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw directions [16, *shape] of length one in the space of examples; without ``generator`` they are fixed."""
+def starts(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw directions [16, *shape] of length one in the space of examples."""
     return _unit(_draw((EXAMPLES, *shape), generator, like), dims=len(shape))
 
 
@@ -104,8 +101,5 @@ def _unit(vectors: Tensor, dims: int = 1) -> Tensor:
     return vectors / vector_norm(vectors, dim=tuple(range(-dims, 0)), keepdim=True).clamp(min=TINY)
 
 
-def _draw(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
-    """Draw standard normal numbers; without ``generator``, return fixed numbers unlikely to be orthogonal to a weight."""
-    if generator is None:
-        return torch.arange(1, 1 + torch.Size(shape).numel(), device=like.device).sqrt().cos().reshape(shape)
+def _draw(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
     return torch.randn(shape, generator=generator, device=generator.device).to(like.device)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from algorithms.curvature.ranking import INITIAL_RHO
 from algorithms.interfaces import ClientInputs, Forward, Problems, Run
 from datasets.components import Above, read_when
 from datasets.components import Config as SlotConfig
@@ -55,34 +54,39 @@ class Config(SlotConfig):
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse networks without layers to measure, and the Jacobian where it cannot be computed."""
-    model, found = run.model, []
+    model, reasons = run.model, []
     if config.regularizer != "input_jacobian":
         if config.beta == 0 or not model.module.RAW:
             return []
         sentence = f"multiplies norms of layers, but {model.module.RAW[0]} of {model.title} is no layer's weight"
         return [("regularizer", f"{config.regularizer} {sentence}; use input_jacobian")]
     if model.module.BATCH_NORM:
-        found.append(f"needs outputs that depend on one example each; {model.title} has batch normalization")
+        reasons.append(f"needs outputs that depend on one example each; {model.title} has batch normalization")
     if model.module.RANDOM:
-        found.append(f"needs the same outputs at every call; {model.title} draws random numbers")
+        reasons.append(f"needs the same outputs at every call; {model.title} draws random numbers")
     if run.training.module.reduced_precision(run.training.config):
-        found.append("cannot be differentiated twice in bf16; use training.precision float32")
-    return [("regularizer", f"input_jacobian {sentence}") for sentence in found]
+        reasons.append("cannot be differentiated twice in bf16; use training.precision float32")
+    return [("regularizer", f"input_jacobian {sentence}") for sentence in reasons]
 
 
 def loss(config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs) -> Tensor:
     """Compute the penalized mean cross-entropy in nats over the examples whose label is not -100.
 
-    ``client`` holds ``rho``, a number in [0, 1] (1/2 if it is missing), and ``carry`` from `advance`; without ``carry``
-    the iterations start from fixed vectors.
+    ``client`` holds ``rho``, a number in [0, 1] and ``carry`` from `advance`.
     """
-    from algorithms.core.gradients import mean_cross_entropy
+    from algorithms.core.gradients import IGNORED, mean_cross_entropy
+    from algorithms.objectives import _lipschitz
 
     entropy = mean_cross_entropy(forward(arrays, x), y)
     if config.beta == 0:
         return entropy
-    log_lip = _log_lipschitz(config, forward, arrays, x, y, client)
-    strength = config.beta * client.get("rho", INITIAL_RHO)
+    if config.regularizer == "row_norm_product":
+        log_lip = _lipschitz.rows(arrays)
+    elif config.regularizer == "spectral_product":
+        log_lip = _lipschitz.spectral(arrays, client["carry"])
+    else:
+        log_lip = _lipschitz.jacobian(forward, arrays, x, y != IGNORED, client["carry"]["start"])
+    strength = config.beta * client["rho"]
     if config.normalize == "none":
         return entropy + strength * log_lip.exp()
     return entropy + strength * entropy.detach() * (log_lip - log_lip.detach()).exp()
@@ -106,17 +110,3 @@ def advance(config: Config, forward: Forward, arrays: Arrays, carry: Arrays, x: 
     from algorithms.objectives import _lipschitz
 
     return _lipschitz.advance(arrays, carry) if config.regularizer == "spectral_product" else carry
-
-
-def _log_lipschitz(
-    config: Config, forward: Forward, arrays: Arrays, x: Tensor, y: Tensor, client: ClientInputs
-) -> Tensor:
-    from algorithms.objectives import _lipschitz
-
-    carried = client.get("carry")
-    if config.regularizer == "row_norm_product":
-        return _lipschitz.rows(arrays)
-    if config.regularizer == "spectral_product":
-        return _lipschitz.spectral(arrays, carried or _lipschitz.directions(arrays))
-    start = carried["start"] if carried else _lipschitz.starts(tuple(x.shape[1:]), x)
-    return _lipschitz.jacobian(forward, arrays, x, y != -100, start)

@@ -84,16 +84,6 @@ def test_what_is_loaded_is_copied_to_the_bit_and_what_is_returned_is_a_copy(netw
     assert torch.equal(network.inputs(x), torch.from_numpy(x))
 
 
-@pytest.mark.parametrize(("params", "buffers"), [(1, 0), (-1, 0), (0, 1), (0, -6)])
-def test_weights_of_another_length_are_refused_and_change_nothing(network, params, buffers):
-    network.load(weights_of(network))
-    before = network.weights()
-    sizes = network.layout.size + params, network.buffer_layout.size + buffers
-    with pytest.raises(ValueError, match="do not fit a model"):
-        network.load(Weights(*(np.ones(size, np.float32) for size in sizes)))
-    assert same(network.weights(), before)
-
-
 # Buffers
 
 
