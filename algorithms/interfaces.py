@@ -406,22 +406,17 @@ class Run:
         """Whether the run gives the same bytes again, which it does unless its noise is secret."""
         return not self.draws_noise or self.privacy.config.noise == "reproducible"
 
-    def _no_choice(self, name: str, value: Any) -> bool:
-        """Return whether a field of the privacy slot says nothing of this run.
-
-        That is the kind of noise where there is none, and an audit that is made anyway where nothing is claimed.
-        """
-        if name == "noise":
-            return not self.draws_noise
-        return name == "audit_every" and value == "auto" and not self.privacy.module.NOISY
-
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON values, with all fields that are read."""
         slots = ("model", "training", "clustering", "objective", "aggregation")
         settings = ("rounds", "seed", "evaluate_every", "participation", "participation_rate", "server_sees")
         unread = self.split.module.unread_of_data(self.split.config, self.data.config)
         data = {name: value for name, value in self.data.to_dict().items() if name not in unread}
-        privacy = {name: value for name, value in self.privacy.to_dict().items() if not self._no_choice(name, value)}
+        privacy = self.privacy.to_dict()
+        if not self.draws_noise:
+            privacy.pop("noise", None)
+        if not self.privacy.module.NOISY and privacy.get("audit_every") == "auto":  # it is made anyway
+            del privacy["audit_every"]
         return {
             **{name: getattr(self, name) for name in settings},
             "data": {**data, "split": self.split.to_dict()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,8 @@ def gather(parts: Sequence[PartialSum], layout: Layout, statistics: Mapping[str,
     return ClientUpdates(
         clients=clients,
         weights=weights / total,
-        mean=_ordered_sum([part.total for part in parts]) / total,
-        buffers=_ordered_sum([part.buffers for part in parts]) / total,
+        mean=reduce(np.add, [part.total for part in parts]) / total,
+        buffers=reduce(np.add, [part.buffers for part in parts]) / total,
         updates=_join([part.updates for part in parts]),
         own_buffers=_join([part.own_buffers for part in parts]),
         norms=np.concatenate([part.norms for part in parts]),
@@ -195,10 +196,3 @@ def weighted_sum(weights: Doubles, rows: Floats) -> Doubles:
 def _join(arrays: Sequence[Floats | None]) -> Floats | None:
     present = [array for array in arrays if array is not None]
     return (present[0] if len(present) == 1 else np.concatenate(present)) if present else None
-
-
-def _ordered_sum(arrays: Sequence[Doubles]) -> Doubles:
-    total = arrays[0].copy()
-    for array in arrays[1:]:
-        total += array
-    return total

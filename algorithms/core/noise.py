@@ -29,11 +29,6 @@ class Normals:
             for at, own in zip(starts, generators, strict=True)
         ]
 
-    def wait(self) -> None:
-        """Wait until all numbers are drawn."""
-        for block in self._blocks:
-            block.result()
-
     def take(self) -> Floats:
         """Wait for the numbers and return them in an array [size] that the caller may change.
 
@@ -42,7 +37,8 @@ class Normals:
         """
         if self._drawn is None:
             raise RuntimeError("this noise has already been used")
-        self.wait()
+        for block in self._blocks:
+            block.result()
         drawn, self._drawn, self._blocks = self._drawn, None, []
         return drawn
 

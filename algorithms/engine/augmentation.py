@@ -42,13 +42,8 @@ def draw_crops(
     if config.augment == "none":
         return None
     moves = rng.integers(0, (2 * MARGIN + 1, 2 * MARGIN + 1, 2), (*batches.shape, 3), dtype=np.uint8)
-    return Crops(moves, background(prepare, shape[0]))
-
-
-def background(prepare: Preparation, channels: int) -> NDArray[np.float32]:
-    """Compute the value [channels] of the data set's background after preparation."""
-    blank = np.full((1, channels), prepare.fill, np.float32)
-    return normalize(blank, prepare.mean, prepare.std)[0]
+    background = np.full((1, shape[0]), prepare.fill, np.float32)
+    return Crops(moves, normalize(background, prepare.mean, prepare.std)[0])
 
 
 def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], around: NDArray[np.float32]) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
 from algorithms.engine import block
-from algorithms.engine.augmentation import MARGIN, background, crop_flip, draw_crops
+from algorithms.engine.augmentation import MARGIN, crop_flip, draw_crops
 from algorithms.engine.backends import loop
 from algorithms.models import mnist_cnn
 from algorithms.training import local_sgd
@@ -49,12 +49,12 @@ def test_images_are_cut_out_and_mirrored_as_one_would_by_hand():
 
 
 def test_shifted_images_are_filled_up_with_the_data_sets_background():
-    assert background(Preparation(), 2).tolist() == [0.0, 0.0]
-    assert background(Preparation(fill=1.0), 1).tolist() == [1.0]
     prepare = Preparation(fill=0.0, mean=(0.5, 0.25), std=(0.5, 0.1))
-    assert background(prepare, 2).tolist() == pytest.approx([-1.0, -2.5])
+    batches = np.zeros((1, 1), np.int64)
+    crops = draw_crops(Config(augment="crop_flip"), batches, (2, 3, 3), prepare, np.random.default_rng(0))
     blank = prepare(np.zeros((1, 2, 3, 3), np.uint8), np.zeros(1, np.float32))
-    assert background(prepare, 2).tolist() == pytest.approx(blank[0, :, 0, 0].tolist())
+    assert crops is not None and crops.around.tolist() == pytest.approx(blank[0, :, 0, 0].tolist())
+    assert crops.around.tolist() == pytest.approx([-1.0, -2.5])
 
 
 def test_nothing_is_drawn_where_nothing_is_asked_for():
