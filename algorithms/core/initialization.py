@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
+import torch
+from torch import nn
 
 
 def initialize(module: nn.Module, generator: torch.Generator) -> None:
@@ -21,27 +19,22 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
     """
     layer: Any
     for layer in module.modules():
-        own = dict(layer.named_parameters(recurse=False))
+        own = {name: parameter.data for name, parameter in layer.named_parameters(recurse=False)}
         if "running_mean" in dict(layer.named_buffers(recurse=False)):
             layer.reset_running_stats()
-        if "weight" in own and own["weight"].dim() >= 2:
-            _fill_weighted(own, getattr(layer, "init", "default"), generator)
-        elif "weight" in own:
-            own["weight"].data.fill_(1.0)
-            own["bias"].data.zero_()
-
-
-def _fill_weighted(own: Mapping[str, torch.Tensor], scheme: str, generator: torch.Generator) -> None:
-    weight = own["weight"].data
-    receptive = math.prod(weight.shape[2:])
-    fan_in, fan_out = weight.shape[1] * receptive, weight.shape[0] * receptive
-    if scheme == "kaiming_fan_out":
-        weight.normal_(0.0, math.sqrt(2.0 / fan_out), generator=generator)
-        if "bias" in own:
-            own["bias"].data.zero_()
-        return
-    bound = math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "xavier" else 1.0 / math.sqrt(fan_in)
-    weight.uniform_(-bound, bound, generator=generator)
-    if "bias" in own:
-        bias = own["bias"].data
-        bias.zero_() if scheme == "xavier" else bias.uniform_(-bound, bound, generator=generator)
+        if "weight" not in own:
+            continue
+        weight, bias, scheme = own["weight"], own.get("bias"), getattr(layer, "init", "default")
+        if weight.dim() < 2:
+            weight.fill_(1.0)
+            own["bias"].zero_()
+            continue
+        receptive = math.prod(weight.shape[2:])
+        fan_in, fan_out = weight.shape[1] * receptive, weight.shape[0] * receptive
+        bound = math.sqrt(6.0 / (fan_in + fan_out)) if scheme == "xavier" else 1.0 / math.sqrt(fan_in)
+        if scheme == "kaiming_fan_out":
+            weight.normal_(0.0, math.sqrt(2.0 / fan_out), generator=generator)
+        else:
+            weight.uniform_(-bound, bound, generator=generator)
+        if bias is not None:
+            bias.uniform_(-bound, bound, generator=generator) if scheme == "default" else bias.zero_()

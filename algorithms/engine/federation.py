@@ -126,7 +126,10 @@ def _join(data: Sequence[Federation]) -> Federation:
     """Return the federation that has the clients of all."""
     if len(data) == 1:
         return data[0]
-    join = lambda name: np.concatenate([getattr(part, name) for part in data])  # noqa: E731
+
+    def join(name: str) -> np.ndarray:
+        return np.concatenate([getattr(part, name) for part in data])
+
     return replace(
         data[0],
         train=Examples(*(np.concatenate([getattr(part.train, name) for part in data]) for name in "xy")),

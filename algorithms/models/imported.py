@@ -68,10 +68,7 @@ def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int | No
     """Return the number of parameters, if the module can be built without their numbers."""
     from algorithms.core import own_values
 
-    try:
-        return own_values.elements(_callables.maker(config.callable, config.args, shape, classes))
-    except _callables.CallableError:
-        return None
+    return own_values.elements(lambda: build(config, shape, classes))
 
 
 def remark(config: Config, run: Run) -> str | None:

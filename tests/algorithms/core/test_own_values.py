@@ -121,15 +121,6 @@ def test_running_statistics_are_sent_and_counters_begin_anew():
     assert network.weights().buffers.tobytes() == start.buffers.tobytes()
 
 
-def test_layers_that_share_a_weight_go_on_sharing_it():
-    network = network_of("tied")
-    first, second = network.module[1], network.module[3]
-    assert first.weight is second.weight
-    assert network.layout.names == ("1.weight", "1.bias", "3.bias", "5.weight", "5.bias")
-    network.params.fill_(2.0)
-    assert (second.weight == 2).all()
-
-
 @pytest.mark.parametrize("name", ["tied", "frozen_first"])
 def test_the_curvature_of_shared_and_frozen_layers_is_that_of_autograd(name, monkeypatch):
     monkeypatch.setattr(own_modules, "frozen_first", frozen_first, raising=False)

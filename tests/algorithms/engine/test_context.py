@@ -8,16 +8,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import nn
 
-from algorithms.core.dropout import Dropout
-from algorithms.core.messages import Assignment
-from algorithms.core.network import Network
-from algorithms.engine import block
 from algorithms.engine.backends.client_inputs import generator
 from algorithms.interfaces import Run
 from algorithms.objectives import plain
-from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
+from tests.algorithms.engine.test_block import BACKENDS, a_network, a_run, models_of, trained
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -131,26 +126,6 @@ def test_the_backends_carry_alike_and_chance_belongs_to_the_client():
 
 
 # Options of the module
-
-
-def test_dropout_is_the_clients_own_whoever_trains_after_whatever():
-    def build(config: Any, shape: Any, classes: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(shape[0], 16), nn.ReLU(), Dropout(0.5), nn.Linear(16, classes))
-
-    module = SimpleNamespace(build=build, CONVOLUTIONAL=False, BATCH_NORM=False, RANDOM=True)
-    run = replace(a_run("loop"), model=StandIn(module=module, config=None, name="dropping"))  # type: ignore[arg-type]
-    network = Network(run.model, DATA.shape, DATA.classes)
-    start = [network.initial(np.random.default_rng(0))]
-
-    def train(clients: tuple[int, ...], seed: int = 0) -> np.ndarray:
-        other = lambda purpose, client: stream(purpose + "?" * (seed if purpose == "augmentation" else 0), client)  # noqa: E731
-        assigned = Assignment(clients, np.zeros(len(clients), int), 0)
-        return block.train(run, DATA, network, start, assigned, other).params
-
-    everybody = train(CLIENTS)
-    assert train(CLIENTS).tobytes() == everybody.tobytes()
-    assert train((4,))[0].tobytes() == everybody[2].tobytes()
-    assert np.abs(train(CLIENTS, seed=1) - everybody).max() > 1e-3
 
 
 def test_the_state_of_a_generator_for_cpus_has_more_than_the_32_bits_of_torchs_seed():

@@ -23,16 +23,6 @@ def network(shape=SMALL, **fields) -> Network:
     return built
 
 
-def test_every_layer_gives_the_shape_that_the_paper_lists():
-    x, shapes = torch.zeros(2, *SLICE), []
-    for layer in network(SLICE).module.eval():
-        x = layer(x)
-        if not isinstance(layer, nn.ReLU | Dropout):
-            shapes.append(tuple(x.shape[1:]))
-    images = [(32, 126, 126), (32, 63, 63), (64, 61, 61), (64, 30, 30), (128, 28, 28)]
-    assert shapes == [*images, (100_352,), (64,), (32,), (4,)]
-
-
 def test_kernels_start_glorot_uniform_and_biases_at_zero():
     built = network((1, 40, 40))
     fans = [(9, 288), (288, 576), (576, 1152), (128 * 36, 64), (64, 32), (32, 4)]

@@ -208,16 +208,6 @@ def test_convolutions_of_a_resnet_start_kaiming_normal_in_fan_out():
 
 
 @BLOCKS
-def test_features_are_what_stands_behind_the_last_two_stages(block):
-    module, x = small(block).eval(), images(2, 1, 8, 8)
-    x2, x3, logits = module(x, features=True)
-    assert x2.shape == (2, 32 * block.expansion, 4, 4) and x3.shape == (2, 64 * block.expansion, 2, 2)
-    assert torch.equal(module(x), logits)
-    assert torch.equal(module.stage3(x2), x3)
-    torch.testing.assert_close(module.linear(x3.mean((2, 3))), logits)
-
-
-@BLOCKS
 @pytest.mark.parametrize("width", [0.25, 0.5])
 def test_a_narrow_pass_is_that_of_a_hand_made_narrow_net(block, width):
     module = small(block)

@@ -126,15 +126,12 @@ def test_what_lies_where_python_looks_is_not_run(tmp_path, monkeypatch, module):
     assert not list(tmp_path.rglob("*.ran"))
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_whatever_own_code_defines_is_called(nets, name):
+@pytest.mark.parametrize("name", [*OWN, *FOREIGN])
+def test_whatever_own_code_defines_is_called_and_what_it_only_imports_is_not(nets, name):
     assert install([nets]) == []
-    assert callable(_callables.find(f"own_nets_:{name}"))
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_what_own_code_only_imports_is_not_called(nets, name):
-    assert install([nets]) == []
+    if name in OWN:
+        assert callable(_callables.find(f"own_nets_:{name}"))
+        return
     with pytest.raises(CallableError, match=r"is not called: .*; write a function that calls it, in a file that code:"):
         _callables.find(f"own_nets_:{name}")
 

@@ -110,11 +110,6 @@ def test_where_something_leaves_a_client_without_noise_no_epsilon_is_stated(samp
     assert found["guarantee_example"].startswith("none: ") and word in found["guarantee_example"]
 
 
-def test_no_noise_is_no_protection_and_no_step_costs_nothing():
-    assert epsilon(Config(noise_multiplier=0), 100, rounds=1) == float("inf")
-    assert epsilon(Config(epochs=0), 100, rounds=3) == epsilon(Config(), 100, rounds=0) == 0
-
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 EXAMPLES, PASSES, Z = 11, 24, 0.6
