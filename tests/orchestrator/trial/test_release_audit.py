@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from algorithms.core import accounting
 from algorithms.core.noise import Normals
 from algorithms.engine import canary_audit, server
 from algorithms.privacy import _server_noise, global_dp
@@ -113,8 +114,8 @@ def noise_for_the_mean_weight(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_account_of_one_round(patch: pytest.MonkeyPatch) -> None:
-    real = global_dp._epsilon
-    patch.setattr(global_dp, "_epsilon", lambda config, events: real(config, events[:1]))
+    real = accounting.epsilon
+    patch.setattr(accounting, "epsilon", lambda events, *others: real(events[:1], *others))
 
 
 @pytest.mark.parametrize(
