@@ -119,13 +119,7 @@ def killed_for_memory(text: str) -> str:
 
 
 def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:
-    """A line for each trial that failed or diverged, and what to do next.
-
-    Args:
-        folder: the results folder.
-        rows: the rows of ``trials.parquet``.
-        titles: the title of each trial, by id.
-    """
+    """A line for each trial that failed or diverged, and what to do next; ``rows`` are those of ``trials.parquet``."""
     without = [row for row in rows if row["status"] in ("failed", "diverged")]
     lines = []
     for row in without[:MOST_LINES]:

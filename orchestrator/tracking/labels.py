@@ -30,7 +30,6 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 TRADE_OFF = "trade-off"  # the section of the view's own charts
 WIDTH = 190  # of a column in pixels: the names of most metrics fit
 TITLE = "settings, mean over seeds"
-PRIMARY, HIGHER = "mlflow.experiment.primaryMetric.name", "mlflow.experiment.primaryMetric.greaterIsBetter"
 MOST = 6  # headline metrics
 SETTING = "setting"  # the tag by which runs are grouped: the swept values without the seeds
 
@@ -131,12 +130,10 @@ def view_place(experiment: str, charts: bool = False) -> str:
 
 
 def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str] = ()) -> dict[str, str]:
-    """The experiment's tags: the view, and the metric that it is about; empty while nothing is measured.
+    """The experiment's tag with the view; empty while nothing is measured.
 
-    Args:
-        swept: the swept keys, seeds among them.
-        names: all measured metrics, by name; each section of theirs is listed.
-        first: the metrics that come first.
+    Its columns are the ``swept`` keys but for seeds, and the headlines among the measured metrics ``names``, ``first`` ones
+    in front; each section of metrics is listed.
     """
     headlines = headline_metrics(names, first)
     if not headlines:
@@ -172,11 +169,7 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
         "isAccordionReordered": True,  # else the sections are in alphabetical order
     }
     packed = base64.b64encode(zlib.compress(json.dumps(view, separators=(",", ":")).encode())).decode()
-    return {
-        VIEW_TAG: json.dumps({"name": TITLE, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"}),
-        PRIMARY: metric_key(headlines[0]),
-        HIGHER: str(metric(headlines[0]).direction != "lower"),
-    }
+    return {VIEW_TAG: json.dumps({"name": TITLE, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"})}
 
 
 def _chart(accuracy: str, risk: str) -> dict[str, Any]:

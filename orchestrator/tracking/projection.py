@@ -112,15 +112,7 @@ def began(folder: Folder) -> int | None:
 def project_trial(
     folder: Folder, record: Mapping[str, Any], trial: str, swept: Mapping[str, Any], experiment: str
 ) -> Projection:
-    """What MLflow should have of a trial that has ended.
-
-    Args:
-        folder: the results folder of the sweep.
-        record: the trial's record.
-        trial: the trial's id.
-        swept: its swept values by dotted key.
-        experiment: MLflow's id of the sweep's experiment, to which the note links.
-    """
+    """What MLflow should have of a trial that has ended; its note links to MLflow's ``experiment`` of the sweep."""
     own = folder.trial(trial)
     run, metrics, origin = (
         yaml.safe_load(own.config.read_text()),
@@ -159,14 +151,7 @@ def project_trial(
 
 
 def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: str) -> Projection:
-    """What MLflow should have of a sweep as a whole.
-
-    Args:
-        folder: the results folder of the sweep.
-        trials: the ids of its trials.
-        experiment: MLflow's id of the sweep's experiment.
-        run: MLflow's id of the sweep's own run.
-    """
+    """What MLflow should have of a sweep with these ``trials``; its note links to its ``experiment`` and own ``run``."""
     ids = list(trials)
     records = {trial: record for trial in map(folder.trial, ids) if (record := read_record(trial))}
     times = [_written(trial.manifest) for trial in records] or [_written(folder.sweep)]
@@ -206,13 +191,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
 
 
 def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, str]:
-    """The tags of a trial that are known when it starts: its setting, its components, what it runs with.
-
-    Args:
-        run: the resolved run as plain values.
-        swept: its swept values by dotted key.
-        origin: commit, versions of packages, host and device.
-    """
+    """The tags of a trial that are known when it starts: its setting, its components, what it runs with."""
     return _shown_tags(origin) | {SETTING: setting_name(swept)} | component_tags(run)
 
 

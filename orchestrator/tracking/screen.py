@@ -110,18 +110,14 @@ class Screen(Listener):
             values = measured(row)
             shown.values |= values
             self.names |= values.keys()
-        if self.console.is_terminal:
-            return
-        columns = table_columns(self.names, live=True)
-        for row in rows:
-            values = measured(row)
-            cells = [
-                f"{column.heading.replace(chr(10), ' ')} {_cell(values, column)}"
-                for column in columns
-                if any(name in values for name in column.metrics)
-            ]
-            words = [f"round {row['round'] + 1}/{shown.rounds}", *cells, f"{row['seconds']:.2f} s"]
-            self._say_of(shown, "  ".join(words))
+            if not self.console.is_terminal:
+                cells = [
+                    f"{' '.join(column.heading.split())} {_cell(values, column)}"
+                    for column in table_columns(self.names, live=True)
+                    if column.metrics[0] in values
+                ]
+                words = [f"round {row['round'] + 1}/{shown.rounds}", *cells, f"{row['seconds']:.2f} s"]
+                self._say_of(shown, "  ".join(words))
         self._say_left()
 
     def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
@@ -141,7 +137,7 @@ class Screen(Listener):
             self.say(f"{shown.title}  {shown.status}: {record.get('reason')}")
         elif not self.console.is_terminal:
             self._say_of(shown, f"finished in {record['seconds']:.1f} s")
-            self._say_left()
+        self._say_left()
 
     def table(self) -> Group:
         """The current live table, no wider than the console: where space is short, titles are folded, then metrics left out."""
@@ -171,8 +167,9 @@ class Screen(Listener):
         return duration((self.clock() - min(began)) / seen * rounds) if seen and rounds else ""
 
     def _say_left(self) -> None:
-        """Say how long the sweep still takes, unless that was said a moment ago, or processes still warm up."""
-        if self.clock() - self.estimated >= ESTIMATE_SECONDS and (left := self.left()):
+        """Say how long the sweep still takes, unless the live table or a line said so just now, or processes still warm up."""
+        due = not self.console.is_terminal and self.clock() - self.estimated >= ESTIMATE_SECONDS
+        if due and (left := self.left()):
             self.estimated = self.clock()
             self.say(f"[{len(self._ended())}/{self.total}]  {left} left")
 
@@ -207,10 +204,9 @@ def _stopwatch(seconds: float) -> str:
 
 
 def _cell(values: Mapping[str, float], column: Shown) -> str:
-    """The text of a cell: one metric of a trial, or several that share the column."""
-    numbers = [values.get(name) for name in column.metrics]
-    if all(value is None for value in numbers):
+    """The text of a cell of the live table, in which each metric has its column."""
+    (name,) = column.metrics
+    if name not in values:
         return DASH
     # In one round, a number of clients is an integer.
-    digits = [0 if metric(name).unit == "clients" else column.digits for name in column.metrics]
-    return " + ".join(DASH if v is None else f"{v:.{d}f}" for v, d in zip(numbers, digits, strict=True))
+    return f"{values[name]:.{0 if metric(name).unit == 'clients' else column.digits}f}"

@@ -160,7 +160,7 @@ class MlflowSweep:
         client.set_tag(run_id, MARK, wanted.manifest)
 
     def _show(self, keys: Iterable[str], names: Collection[str], sweep: Projection | None) -> None:
-        """Set the experiment's tags: its note, its ready-made view, and the metric that it is about."""
+        """Set the experiment's tags: its note and its ready-made view."""
         tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
         present = self.client.get_experiment(self.experiment).tags
         for name, text in tags.items():
