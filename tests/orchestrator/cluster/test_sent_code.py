@@ -50,9 +50,7 @@ def test_the_runtime_environment_holds_the_code_and_nothing_else(own):
     ]
     assert json.loads(environment["env_vars"][VARIABLE]) == [str(own / "code"), str(own / "scaled.py")]
     assert not package.exists()
-
-
-def test_a_sweep_without_own_code_sends_nothing():
+    install(())
     with sent_along() as options:
         assert options == {}
 
@@ -83,34 +81,22 @@ def test_a_ray_that_was_connected_before_is_refused_because_its_workers_lack_the
     assert prepare(load_sweep(own / "sweep.yaml"), Choices(own / "results")).trials
 
 
-def test_another_node_imports_what_was_sent(own, tmp_path):
-    with sent_along() as options:
-        environment = options["runtime_env"]
-        there = tmp_path / "node"
-        shutil.copytree(environment["py_modules"][0], there / SENT)
-    for name in ("code", "scaled.py"):
-        (own / name).rename(own / f"gone-{name}")
-    program = (
-        "import orchestrator; from datasets.components import components;"
-        "print(components('attacks')['norms'].__file__, components('algorithms.aggregation')['scaled'].LABEL)"
-    )
-    variables = {**environment["env_vars"], "PYTHONPATH": str(there)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == [f"{there}/{SENT}/0/code/attacks/norms.py", "scaled", "mean"], done.stderr
-
-
-def test_a_module_is_what_was_sent_although_the_working_folder_is_on_the_path(own, tmp_path):
+def test_another_node_imports_what_was_sent_although_the_working_folder_is_on_the_path(own, tmp_path):
     """Ray puts the folder in which the command runs on the path of a joined cluster's workers."""
     written(own, {"nets.py": "WIDTH = 4\n"})
-    assert install([own / "nets.py"]) == []
+    assert install([own / "code", own / "scaled.py", own / "nets.py"]) == []
     with sent_along() as options:
         environment = options["runtime_env"]
-        shutil.copytree(environment["py_modules"][0], tmp_path / "node" / SENT)
-    program = "import orchestrator, nets; from datasets import origins; print(nets.__file__, origins.of('nets').kind)"
+        there = tmp_path / "node" / SENT
+        shutil.copytree(environment["py_modules"][0], there)
+    program = (
+        "import orchestrator, nets; from datasets import origins; from datasets.components import components;"
+        "print(components('attacks')['norms'].__file__, components('algorithms.aggregation')['scaled'].__file__,"
+        "nets.__file__, origins.of('nets').kind)"
+    )
     variables = {**environment["env_vars"], "PYTHONPATH": f"{own}:{tmp_path / 'node'}"}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
     )
-    assert done.stdout.split() == [f"{tmp_path}/node/{SENT}/0/nets.py", "own"], done.stderr
+    files = [f"{there}/0/code/attacks/norms.py", f"{there}/1/scaled.py", f"{there}/2/nets.py"]
+    assert done.stdout.split() == [*files, "own"], done.stderr

@@ -78,16 +78,6 @@ def test_draws_lie_in_the_space_do_not_depend_on_who_is_first_and_survive_a_kill
     assert gone_through(tmp_path / "c", random.Random(2), kill_after=6) == expected
 
 
-def test_results_guide_the_draws(tmp_path: Path) -> None:
-    ids = gone_through(tmp_path / "a", random.Random(0))
-    other = search(tmp_path)
-    while spec := other.draw():
-        leave(other, spec, "diverged")
-        other.replay()
-    assert [spec.id for spec in other.specs][:3] == ids[:3]
-    assert [spec.id for spec in other.specs] != ids
-
-
 def test_no_more_are_under_way_than_allowed(tmp_path: Path) -> None:
     found = search(tmp_path)
     assert len(found.replay()) == 3
@@ -116,22 +106,22 @@ def test_a_trial_that_failed_is_tried_again_by_the_next_run_only(tmp_path: Path)
     assert len(found.replay()) == 6
 
 
-def a_config(trial: str) -> TrialConfig:
-    return TrialConfig(TrialIdentity(trial, {}), "results", ".", Placement(1, 0.0, 1, 1), 1.0, every_round=False)
-
-
-def test_a_trial_config_survives_its_plain_form() -> None:
-    assert TrialConfig.from_dict(json.loads(json.dumps(a_config("a").to_dict()))) == a_config("a")
-
-
 def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
     from orchestrator.scheduling.tuner import SearchAdapter
 
     found = search(tmp_path)
     leave(found, found.replay()[0])
-    drawing = SearchAdapter(found, lambda spec: a_config(spec.id), SimpleNamespace(again=False))
-    given = [drawing.suggest("tune's own id") for _ in range(3)]
-    assert [one["trial"]["identity"]["id"] for one in given] == [spec.id for spec in found.specs[1:4]]
+
+    def configured(spec: TrialSpec) -> TrialConfig:
+        config = TrialConfig(
+            TrialIdentity(spec.id, {}), "results", ".", Placement(1, 0.0, 1, 1), 1.0, every_round=False
+        )
+        assert TrialConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+        return config
+
+    drawing = SearchAdapter(found, configured, SimpleNamespace(again=False))
+    suggested = [drawing.suggest("tune's own id") for _ in range(3)]
+    assert [one["trial"]["identity"]["id"] for one in suggested] == [spec.id for spec in found.specs[1:4]]
     assert drawing.suggest("another") is None
     while not found.complete:
         for spec in found.replay():
@@ -200,13 +190,3 @@ def test_nothing_damaged_is_believed_and_the_draws_are_the_same(tmp_path: Path) 
 
 def ended(found, spec: TrialSpec) -> bool:
     return found.folder.trial(spec.id).manifest.exists()
-
-
-@pytest.mark.parametrize("told", ["high", True, None])
-def test_a_metric_that_is_no_number_is_no_value(tmp_path: Path, told: object) -> None:
-    found = search(tmp_path, tune=TUNE.replace("metric: accuracy", "metric: own").replace("parallel: 3", "parallel: 1"))
-    first = found.draw()
-    assert first is not None
-    trial = found.folder.trial(first.id)
-    seal(trial.path, {"status": "finished", "metrics": {"own": told}})
-    assert found.draw() is not None

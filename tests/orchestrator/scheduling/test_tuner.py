@@ -1,7 +1,8 @@
-"""Ray ends processes where a node's memory is nearly full: a sentence with the largest, and the other trials go on."""
+"""What becomes of trials whose processes end, that find no room, or cannot write: with Tune and Ray replaced."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +14,17 @@ from ray import tune
 from ray.exceptions import OutOfMemoryError
 from ray.tune.error import TuneError
 
+from orchestrator.cluster.address import StallError
 from orchestrator.cluster.placement import Placement
 from orchestrator.config.sweep_file import parse_sweep
 from orchestrator.results.paths import Folder
-from orchestrator.results.record import read_record, write_record
+from orchestrator.results.record import TrialIdentity, read_record, write_record
+from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.driver import Driver
-from orchestrator.scheduling.trials import trial_specs, tune_trial_id
-from orchestrator.scheduling.tuner import run_trials
+from orchestrator.scheduling.trials import TrialConfig, trial_specs, tune_trial_id
+from orchestrator.scheduling.tuner import WORTH_SAYING, TuneCallback, run_trials
 from orchestrator.tracking.events import TrialEvents, advice, killed_for_memory
+from tests.support.synthetic_results import seal
 
 TEXT = """1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: 5d15) was \
 22.91GB used / 23.54GB limit (0.973)
@@ -123,3 +127,74 @@ def test_a_trial_whose_own_processes_were_killed_is_tried_again_by_tune() -> Non
     """An actor or a task of the trial: Tune counts the failure, and resumes the trial from its last round."""
     with pytest.raises(OutOfMemoryError):
         Driver._give_up(SimpleNamespace(), ray.exceptions.OutOfMemoryError(TEXT))
+
+
+@pytest.mark.parametrize("status", ["finished", "diverged"])
+def test_a_trial_that_ended_before_its_process_is_not_run_again(tmp_path, status):
+    folder = Folder(tmp_path).trial("abc")
+    seal(folder.path, {"metrics": {"accuracy": 0.5}, "status": status})
+    seal(tmp_path, {})
+    driver = object.__new__(Driver)  # without Tune, and without actors
+    driver.clients = driver.shadows = SimpleNamespace()
+    driver._take(TrialConfig(TrialIdentity("abc", {}), str(tmp_path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
+    record = read_record(driver.folder)
+    assert driver.step() == {"done": True, "rows": [], "summary": record} and record["status"] == status
+
+
+TRIAL = SimpleNamespace(config={"trial": {"identity": {"id": "a"}}})
+
+
+class Notes:
+    """A `Progress` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def on_note(self, trial: str, note: str) -> None:
+        self.notes.append(f"{trial} {note}")
+
+
+def test_a_cluster_without_room_is_told_and_given_up(monkeypatch) -> None:
+    progress, now = Notes(), [0.0]
+    callback = TuneCallback(progress, "2 client actors", patience=100, retries=0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    waiting = SimpleNamespace(config=TRIAL.config, status="PENDING")
+    for now[0] in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
+        callback.on_step_end(0, [waiting])
+    assert progress.notes == ["a waiting for resources on the cluster: 2 client actors"]
+    now[0] = 90.0
+    callback.on_step_end(0, [waiting, SimpleNamespace(config=TRIAL.config, status="RUNNING")])  # there was room again
+    for now[0] in (91.0, 190.0):
+        callback.on_step_end(0, [waiting])
+    now[0] = 192.0
+    with pytest.raises(StallError, match="no trial could be placed for 100 s: one trial needs 2 client actors"):
+        callback.on_step_end(0, [waiting])
+
+
+def test_what_a_driver_has_repaired_is_told_before_its_rounds() -> None:
+    told: list[tuple[str, ...]] = []
+    progress = SimpleNamespace(
+        on_note=lambda *said, lasting: told.append((*said, lasting)),
+        on_rounds=lambda *said: told.append(said),
+        statuses={},
+    )
+    for report in ({"rows": [], "repaired": "x is empty: set aside"}, {"rows": []}):
+        TuneCallback(progress, "2 client actors", 100, 0).on_trial_result(1, [], TRIAL, report)
+    assert told == [("a", "x is empty: set aside", True), ("a", []), ("a", [])]
+
+
+def test_a_trial_that_cannot_write_ends_the_sweep() -> None:
+    with pytest.raises(WriteError, match="x could not be written"):
+        TuneCallback(Notes(), "", 1, 0).on_trial_result(0, [], TRIAL, {"unwritable": (28, "x could not be written")})
+
+
+def test_a_trial_that_is_started_again_after_its_end_is_told_once(tmp_path) -> None:
+    told: list[str] = []
+    listener = SimpleNamespace(
+        on_started=lambda trial: told.append(f"{trial} started"), on_ended=lambda trial, record: told.append("ended")
+    )
+    callback = TuneCallback(TrialEvents(Folder(tmp_path), [listener]), "", 1, 0)  # type: ignore[list-item]
+    for _ in range(2):
+        callback.on_trial_start(0, [], TRIAL)
+        callback.on_trial_result(0, [], TRIAL, {"rows": [], "done": True, "summary": {"status": "finished"}})
+    assert told == ["a started", "ended"]
