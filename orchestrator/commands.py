@@ -66,11 +66,6 @@ class Choices:
     log_models: bool = False
     new_store: bool = False
 
-    @property
-    def address_option(self) -> str:
-        """What is wrong where Ray cannot be used: the address that was given, or the run, of which nobody named one."""
-        return "--address" if self.address else "run"
-
 
 @dataclass(frozen=True)
 class Work:
@@ -147,7 +142,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         if target.address is None and not elsewhere:
             problems += misfit_problems(sweep, place, local_nodes(place))
     except ClusterError as error:
-        problems.append(ConfigProblem(str(error), file=choices.address_option))
+        problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
     machine = LARGEST if elsewhere or target.address else this_machine(folder.path)
     problems += course_problems(sweep, machine)
     if choices.repeat_changed and sweep.space:
@@ -240,7 +235,8 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
                 with claimed(work, screen.say):
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
-            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file=work.choices.address_option)]) from error
+            option = "--address" if work.choices.address else "run"
+            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file=option)]) from error
         except StallError as error:
             raise StallError(f"{error}{log.keep()}") from error
         if code == SOME_FAILED and (where := log.keep()):

@@ -33,8 +33,8 @@ def node_problems(path: Path, timeout: float) -> list[str]:
         write_atomically(token, token.name.encode())
         nodes = {}
         for node in others:
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = ray.remote(answer).options(num_cpus=0, max_retries=1, scheduling_strategy=there)
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(answer).options(num_cpus=0, max_retries=1, scheduling_strategy=strategy)
             nodes[task.remote(str(token))] = f"node {node['NodeManagerHostname']} ({node['NodeID'][:8]})"
         answered, silent = ray.wait(list(nodes), num_returns=len(nodes), timeout=timeout)
         sentences = [judge(ref, nodes[ref], path) for ref in answered]

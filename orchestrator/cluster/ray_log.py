@@ -20,10 +20,10 @@ STDERR = 2
 
 @dataclass
 class RayLog:
-    """The file of one session; ``kept``: it stays after the session."""
+    """The file of one session; ``is_kept``: it stays after the session."""
 
     path: Path
-    kept: bool = False
+    is_kept: bool = False
 
     def keep(self) -> str:
         """Keep the file after the session, because something went wrong.
@@ -31,8 +31,8 @@ class RayLog:
         Returns:
             Where to read what Ray itself says, to be put after a sentence; empty if it has said nothing.
         """
-        self.kept = self.path.stat().st_size > 0
-        return f" (Ray's own messages are in {self.path})" if self.kept else ""
+        self.is_kept = self.path.stat().st_size > 0
+        return f" (Ray's own messages are in {self.path})" if self.is_kept else ""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def ray_log() -> Iterator[RayLog]:
     """Send descriptor 2 to a file for as long as the ``with`` lasts.
 
     Yields:
-        The file, which is deleted at the end unless it is to be kept.
+        The file, which is deleted at the end unless it is to be is_kept.
     """
     handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
     log, before, shown = RayLog(Path(name)), os.dup(STDERR), sys.stderr
@@ -58,7 +58,7 @@ def ray_log() -> Iterator[RayLog]:
             sys.stderr = shown
         os.close(before)
         os.close(handle)
-        if not log.kept:
+        if not log.is_kept:
             with suppress(OSError):
                 log.path.unlink()
 

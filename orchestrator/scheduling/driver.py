@@ -107,9 +107,9 @@ class Driver(tune.Trainable):
         if isinstance(cause, WriteError | ray.exceptions.OutOfMemoryError):  # of the latter, Tune tries the trial again
             raise cause
         diverged = isinstance(cause, DivergenceError | FloatingPointError)
-        told = diverged or isinstance(cause, DamageError)
-        reason = str(cause) if told else f"{type(cause).__name__}: {cause}"
-        if not told:
+        is_explained = diverged or isinstance(cause, DamageError)
+        reason = str(cause) if is_explained else f"{type(cause).__name__}: {cause}"
+        if not is_explained:
             write_atomically(self.folder.error, traceback.format_exc().encode())
         status = "diverged" if diverged else "failed"
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)

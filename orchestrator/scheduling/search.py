@@ -80,9 +80,9 @@ class Search:
             # If few new values remain, the sampler keeps repeating the best ones; random draws find the others.
             self.study.sampler = self.guided if attempt < TRIES // 10 else self.random
             optuna_trial = self.study.ask(self.distributions)
-            made = self.space.at({axis.key: _value(axis, optuna_trial.params[axis.key]) for axis in self.space.axes})
-            if made and trial_id(made[0]) not in ids:
-                self.specs.append(TrialSpec(trial_id(made[0]), *made))
+            drawn = self.space.at({axis.key: _value(axis, optuna_trial.params[axis.key]) for axis in self.space.axes})
+            if drawn and trial_id(drawn[0]) not in ids:
+                self.specs.append(TrialSpec(trial_id(drawn[0]), *drawn))
                 self._asked.append(optuna_trial)
                 return self.specs[-1]
             self.study.tell(optuna_trial, state=TrialState.FAIL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from algorithms.interfaces import Run
@@ -52,13 +52,9 @@ class TrialConfig:
     every_round: bool
     title: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The configuration as plain values."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> TrialConfig:
-        """The configuration that `to_dict` made ``plain`` of."""
+        """The configuration of which ``plain`` are the values, by ``dataclasses.asdict``."""
         identity, placement = TrialIdentity(**plain["identity"]), Placement(**plain["placement"])
         return cls(**{**plain, "identity": identity, "placement": placement})
 

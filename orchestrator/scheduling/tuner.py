@@ -8,6 +8,7 @@ import time
 from collections import Counter, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
 WORTH_SAYING = 30.0  # seconds without a running trial until the user is told
 ROUNDS = "rounds done"
 FOREVER: Any = math.inf
-TrialHandle = namedtuple(
-    "TrialHandle", ["trial_id"]
-)  # what a scheduler of Tune sees of a trial: our id, for Tune's changes
+TrialHandle = namedtuple("TrialHandle", ["trial_id"])  # what a scheduler of Tune sees of a trial: our id
 
 
 class StoppingScheduler(FIFOScheduler):
@@ -123,15 +122,7 @@ class TuneCallback(tune.Callback):
         retries: int,
         stopping: StoppingScheduler | None = None,
     ) -> None:
-        """Make a callback.
-
-        Args:
-            progress: receives the events.
-            needs: the resources of one trial, in words.
-            patience: seconds to wait for room on the cluster before the sweep is ended.
-            retries: how often the process of a trial may die.
-            stopping: the scheduler, if trials are stopped early.
-        """
+        """Wait ``patience`` seconds for room for what a trial ``needs``, and allow its process ``retries`` deaths."""
         self.progress, self.needs, self.patience, self.retries = progress, needs, patience, retries
         self.stopping, self.again = stopping, False
         self.began: dict[str, float] = {}
@@ -234,7 +225,7 @@ class SearchAdapter(Searcher):
             if spec.id not in self.suggested and spec.id not in self.search.over:
                 self.suggested.add(spec.id)
                 if not has_ended(read_record(self.search.folder.trial(spec.id)) or {}, self.search.tune):
-                    return {"trial": self.configured(spec).to_dict()}
+                    return {"trial": asdict(self.configured(spec))}
         return Searcher.FINISHED if self.search.complete else None
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -288,7 +279,7 @@ def run_trials(
             search.over = progress.statuses
             options |= {"search_alg": SearchAdapter(search, configured, callback), "num_samples": search.samples}
         else:
-            space = {"trial": tune.grid_search([configured(trial).to_dict() for trial in trials])}
+            space = {"trial": tune.grid_search([asdict(configured(trial)) for trial in trials])}
         _fit(folder, place, space, options, callback)
         trials = [trial for trial in trials if trial.id not in progress.statuses]
 

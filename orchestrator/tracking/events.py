@@ -35,55 +35,41 @@ CAUSES = (
 )  # fmt: skip
 
 
-class Listener:
-    """A receiver of events, which ignores what it does not define. ``trial`` is always a trial's id."""
-
-    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
-        """A trial will run; ``run`` is its resolved run, ``swept`` has its values of the swept keys, by dotted key."""
-
-    def on_started(self, trial: str) -> None:
-        """A trial has started or was resumed."""
-
-    def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
-        """Rounds have ended; ``rows`` has their metrics, one row per round."""
-
-    def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
-        """A short message about a trial, for the user; one that is ``lasting`` is true beyond the next round, too."""
-
-    def on_ended(self, trial: str, record: dict[str, Any]) -> None:
-        """A trial has ended, with any status; ``record`` is its record."""
-
-
-class TrialEvents(Listener):
-    """Passes events on to every listener.
+class TrialEvents:
+    """Passes the events of trials on to listeners, which have a method for each. ``trial`` is always a trial's id.
 
     Attributes:
         statuses: by id, the status of each trial that has ended in this session.
     """
 
-    def __init__(self, folder: Folder, listeners: Sequence[Listener]) -> None:
+    def __init__(self, folder: Folder, listeners: Sequence[Any]) -> None:
         self.folder, self.listeners = folder, listeners
         self.statuses: dict[str, str] = {}
         self.runs: dict[str, dict[str, Any]] = {}
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any]) -> None:
+        """A trial will run; ``run`` is its resolved run, ``swept`` has its values of the swept keys, by dotted key."""
         self.runs[trial] = run
         for listener in self.listeners:
             listener.on_planned(trial, title, run, swept)
 
     def on_started(self, trial: str) -> None:
+        """A trial has started or was resumed."""
         for listener in self.listeners:
             listener.on_started(trial)
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
+        """Rounds have ended; ``rows`` has their metrics, one row per round."""
         for listener in self.listeners if rows else ():
             listener.on_rounds(trial, rows)
 
     def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
+        """There is a message about a trial for the user; a ``lasting`` one is true beyond the next round, too."""
         for listener in self.listeners:
             listener.on_note(trial, note, lasting)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
+        """A trial has ended, with any status; ``record`` is its record."""
         self.statuses[trial] = record["status"]
         for listener in self.listeners:
             listener.on_ended(trial, record)

@@ -40,6 +40,7 @@ from orchestrator.tracking.labels import (
 )
 
 ROUND = metric_key("round")  # a metric that every round has
+SOFTWARE = ("commit", "host", "device")  # of a trial's origin, besides versions of packages, what is a tag
 TABLES = ("rounds", "clients", "attacks")  # shown on a trial's page; those of single examples are too long for one
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
 PICTURES = "description"  # the folder of a note's figures among the artifacts
@@ -113,24 +114,22 @@ def project_trial(
     folder: Folder, record: Mapping[str, Any], trial: str, swept: Mapping[str, Any], experiment: str
 ) -> Projection:
     """What MLflow should have of a trial that has ended; its note links to MLflow's ``experiment`` of the sweep."""
-    own = folder.trial(trial)
-    run, metrics, origin = (
-        yaml.safe_load(own.config.read_text()),
-        record.get("metrics") or {},
-        record.get("origin") or {},
-    )
-    ended, seconds, failed = _written(own.manifest), record.get("seconds") or 0.0, record["status"] == "failed"
+    paths = folder.trial(trial)
+    run, failed = yaml.safe_load(paths.config.read_text()), record["status"] == "failed"
+    metrics, origin = record.get("metrics") or {}, record.get("origin") or {}
+    ended, seconds = _written(paths.manifest), record.get("seconds") or 0.0
     started = ended - int(1000 * seconds)
-    rows = read_table(own.table("rounds")).to_pylist() if own.table("rounds").is_file() else []
+    rows = read_table(paths.table("rounds")).to_pylist() if paths.table("rounds").is_file() else []
     rounds, finals = round_points(rows, started, ended), scalar_metrics(metrics)
-    software = {
-        key: text for key, text in origin.items() if key in ("commit", "host", "device") or key[:8] == "version."
-    }
+    software = {key: origin[key] for key in origin if key in SOFTWARE or key.startswith("version.")}
     remarks = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
     tags = run_tags(run, swept, software) | {name: value for name, value in metrics.items() if isinstance(value, str)}
     tags |= {name: text for name, text in remarks.items() if text} | {"status": record["status"]}
-    # The message of a failure: one that an earlier attempt has left says nothing of this trial.
-    files = [own.config, *sorted(own.path.glob("*.parquet")), *([own.error] if failed and own.error.is_file() else [])]
+    files = [paths.config, *sorted(paths.path.glob("*.parquet"))]
+    if (
+        failed and paths.error.is_file()
+    ):  # one that an earlier attempt has left says nothing of a trial that did not fail
+        files.append(paths.error)
     name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
     state = f"{name}: {record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
     return Projection(
@@ -143,7 +142,7 @@ def project_trial(
         note=_trial_note(state, remarks, finals, experiment),
         inputs=_inputs(run, origin),
         files=[(file, "") for file in files],
-        tables=[table for table in map(own.table, TABLES) if table.is_file()],
+        tables=[table for table in map(paths.table, TABLES) if table.is_file()],
         params={key: brief(value) for key, value in swept.items()},
         rounds=rounds,
         finals=final_points(finals, rounds, ended),
@@ -158,11 +157,6 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
     good = all(record["status"] in ("finished", "stopped") for record in records.values())
     word, status = ("finished", "FINISHED") if good else ("failed", "FAILED")
     word, status = (word, status) if len(records) == len(ids) else ("unfinished", "KILLED")
-    inputs = {
-        data.digest: data
-        for trial, record in records.items()
-        for data in _inputs(yaml.safe_load(trial.config.read_text()), record.get("origin") or {})
-    }
     pictures = [file for name in FIGURES if (file := folder.report / f"{name}.png").is_file()][:MOST_FIGURES]
     note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
     with suppress(Exception):  # a note is never worth a run
@@ -182,7 +176,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         params={},
         tags={**_shown_tags({}), "status": word, **verdicts},
         note=note,
-        inputs=list(inputs.values()),
+        inputs=[],
         files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
         tables=[folder.table] if folder.table.is_file() else [],
         pictures=pictures,
@@ -294,18 +288,18 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
     """
     from orchestrator.report.story import story
 
-    told = story(results)
+    summary = story(results)
     lists = {
-        "What differs": told.findings,
-        "Claimed and audited, published and measured": told.verdicts,
-        "Limits": told.limits,
+        "What differs": summary.findings,
+        "Claimed and audited, published and measured": summary.verdicts,
+        "Limits": summary.limits,
     }
     names = headline_metrics([name for name in results.metrics if results.has(name)], first)
     shown = [metric(name) for name in names]
     columns = metric_columns(results, shown, "finished")
     blocks = [
-        escape(told.question),
-        f"**{escape(told.headline)}**",
+        escape(summary.question),
+        f"**{escape(summary.headline)}**",
         f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
         *(
             f"![{picture.name}](get-artifact?path={quote(f'{PICTURES}/{picture.name}', safe='')}&run_uuid={run})"
@@ -316,7 +310,7 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
             for title, sentences in lists.items()
             if sentences
         ),
-        f"**Repeat it:** `{told.command}` (`sweep.yaml` is among the artifacts).",
+        f"**Repeat it:** `{summary.command}` (`sweep.yaml` is among the artifacts).",
         READING,
         markdown_table(*by_setting(results, columns), numbers=len(columns)),
         escape(guessing([(one.label, one) for one in shown], results)),

@@ -20,7 +20,6 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
-from orchestrator.tracking.events import Listener
 from orchestrator.tracking.labels import scalar_metrics
 
 PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook
@@ -66,7 +65,7 @@ def duration(seconds: float) -> str:
     return f"about {seconds / 86400:.0f} days"
 
 
-class Screen(Listener):
+class Screen:
     """A listener that shows the progress of ``total`` trials on standard output, with a live table on a terminal."""
 
     def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:

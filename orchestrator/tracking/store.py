@@ -77,9 +77,9 @@ def server_problem(tracking_uri: str | None) -> str | None:
     if not is_usable:
         return f"{shown} is no MLflow address, which looks like http://HOST:5000"
     scheme = split.scheme.partition("+")[0]
-    known = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
-    if scheme and scheme not in known:
-        return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({shown})", scheme, known)
+    schemes = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
+    if scheme and scheme not in schemes:
+        return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({shown})", scheme, schemes)
     return None
 
 

@@ -115,9 +115,9 @@ class MlflowSweep:
     def _runs(self) -> dict[str, list[Run]]:
         """The runs of the sweep in MLflow by trial; the sweep's own run is ""."""
         runs, token, more = dict[str, list["Run"]](), None, True
-        ours = f"tags.`{SWEEP}` = '{self.identity[SWEEP]}'"
+        query = f"tags.`{SWEEP}` = '{self.identity[SWEEP]}'"
         while more:
-            page = self.client.search_runs([self.experiment], ours, max_results=500, page_token=token)
+            page = self.client.search_runs([self.experiment], query, max_results=500, page_token=token)
             for run in page:
                 runs.setdefault(run.data.tags.get(TRIAL, ""), []).append(run)
             token, more = page.token, bool(page.token)

@@ -20,7 +20,6 @@ from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import origin
 from orchestrator.results.sweeps import sweeps_in
 from orchestrator.results.writing import write_atomically
-from orchestrator.tracking.events import Listener
 from orchestrator.tracking.labels import trial_name, view_link
 from orchestrator.tracking.store import (
     DEFAULT_SERVER,
@@ -47,7 +46,7 @@ AWAY = (
 )
 
 
-class Tracker(Listener):
+class Tracker:
     """A listener that sends one sweep to MLflow. Only `finish` waits for it, and no method raises MLflow's errors.
 
     Attributes:
@@ -81,14 +80,17 @@ class Tracker(Listener):
         self._is_complete, self._done = False, threading.Event()
         threading.Thread(target=self._work, name="tracking", daemon=True).start()
 
-    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
-        self._planned[trial] = run, swept or {}
+    def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self._planned[trial] = run, swept
 
     def on_started(self, trial: str) -> None:
         self._events.put(("start", trial, None))
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
         self._events.put(("rounds", trial, (rows, int(1000 * time.time()))))
+
+    def on_note(self, trial: str, note: str, lasting: bool) -> None:
+        pass  # MLflow has it at the end of the trial
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:  # noqa: ARG002
         self._events.put(("end", trial, None))
@@ -176,8 +178,8 @@ class Tracker(Listener):
                 self._say(sentence)
 
 
-def fill(results: Path, own: str = "") -> list[str]:
-    """Send the sweeps in ``results`` to the store there, but for ``own``, which was sent; return sentences on what was done.
+def fill(results: Path, skip: str = "") -> list[str]:
+    """Send the sweeps in ``results`` to the store there, but for ``skip``; return sentences on what was done.
 
     A sweep that another process runs is left to that process, one that was sent to a server to the server.
 
@@ -190,7 +192,7 @@ def fill(results: Path, own: str = "") -> list[str]:
     client, sent, missed = connect(results), list[str](), list[str]()
     for folder in sweeps_in(results):
         with suppress(OSError, ValueError, AttributeError):
-            if folder.name == own or json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
+            if folder.name == skip or json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
                 continue
         try:
             with Claim(folder):

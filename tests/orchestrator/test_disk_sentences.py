@@ -85,7 +85,7 @@ def test_results_that_cannot_be_deleted_are_not_taken_for_new_ones(tmp_path, fir
 
 def test_a_trial_whose_process_died_is_recorded_though_its_log_is_gone(tmp_path):
     events = TrialEvents(Folder(tmp_path), [])
-    events.on_planned("0123456789", "", {})
+    events.on_planned("0123456789", "", {}, {})
     events.on_lost("0123456789", "")
     assert "its process died" in read_record(Folder(tmp_path).trial("0123456789"))["reason"]
     assert events.statuses == {"0123456789": "failed"}

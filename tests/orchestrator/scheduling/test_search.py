@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,7 +117,7 @@ def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
         config = TrialConfig(
             TrialIdentity(spec.id, {}), "results", ".", Placement(1, 0.0, 1, 1), 1.0, every_round=False
         )
-        assert TrialConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+        assert TrialConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config
         return config
 
     drawing = SearchAdapter(found, configured, SimpleNamespace(again=False))

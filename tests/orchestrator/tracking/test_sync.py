@@ -196,7 +196,7 @@ def test_another_store_is_filled_with_all_sweeps(folder):
     assert set_store_aside(folder.path.parent).endswith(
         "is now mlflow.db.damaged, and a new store is filled from the results"
     )
-    assert fill(folder.path.parent, own=NAME) == []
+    assert fill(folder.path.parent, skip=NAME) == []
     assert fill(folder.path.parent) == [f"MLflow holds {NAME}, too"]
     assert Held(folder).everything() == before
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,8 +64,8 @@ def test_a_driver_passes_the_title_of_the_next_trial_on_and_tune_shows_it(tmp_pa
     driver = object.__new__(Driver)  # without Tune, and without actors
     driver.clients, driver.shadows = SimpleNamespace(title=""), SimpleNamespace(title="")
     config = TrialConfig(TrialIdentity("abc", {}, None), str(tmp_path / "quickstart"), ".", PLACE, 1.0, False, TITLE)
-    assert driver.reset_config({"trial": config.to_dict()})
+    assert driver.reset_config({"trial": asdict(config)})
     assert (driver.clients.title, driver.shadows.title) == (TITLE, TITLE)
     assert repr(driver) == "driver of quickstart"
-    trial = SimpleNamespace(config={"trial": config.to_dict()})
+    trial = SimpleNamespace(config={"trial": asdict(config)})
     assert (tune_trial_name(trial), tune_trial_id(trial)) == (TITLE, "abc")
