@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
-from orchestrator.cluster.address import ClusterError, StallError, Target, find_target, is_named
+from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
@@ -132,7 +132,8 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
     # Where the trials run on another Ray than one that is started here, this machine's size says nothing.
-    elsewhere = is_connected() or (choices.dry and is_named(choices.address))
+    named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
+    elsewhere = is_connected() or (choices.dry and named)
     # A plan only reads the folder, starts nothing and asks no server.
     problems = [] if choices.dry else _unusable(folder, sweep, choices)
     target = Target()

@@ -56,11 +56,6 @@ class Target:
         return "this machine" if self.address is None else f"{self.address}, from {self.origin}"
 
 
-def is_named(asked: str | None) -> bool:
-    """Whether the user names a cluster, by the option ``--address`` or by RAY_ADDRESS."""
-    return (asked or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
-
-
 def find_target(asked: str | None, environment: Mapping[str, str]) -> Target:
     """Choose the Ray that the command uses, and make sure that something answers at its address.
 

@@ -12,8 +12,8 @@ import json
 import math
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
+from numbers import Real
 from typing import Any
 
 from algorithms.core.metric import ACCURACY, CLIENT, FAIRNESS, MEMBERSHIP, NOISE, SOURCE, TIME
@@ -92,8 +92,7 @@ def component_tags(run: Mapping[str, Any]) -> dict[str, str]:
     >>> component_tags({"model": {"name": "mlp"}, "attacks": [{"name": "sia"}, {"name": "fedmia"}], "seed": 1})
     {'model': 'mlp', 'attacks': 'sia, fedmia'}
     """
-    slots = ((slot, fields) for slot, fields in run.items() if isinstance(fields, Mapping) and "name" in fields)
-    tags = {slot: str(fields["name"]) for slot, fields in slots}
+    tags = {slot: str(part["name"]) for slot, part in run.items() if isinstance(part, Mapping) and "name" in part}
     attacks = ", ".join(str(attack["name"]) for attack in run.get("attacks") or ())
     return tags | ({"attacks": attacks} if attacks else {})
 
@@ -104,14 +103,7 @@ def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
     >>> scalar_metrics({"accuracy": 0.5, "loss": float("nan"), "purity": None, "model": "majority"})
     {'accuracy': 0.5}
     """
-    numbers = {}
-    for name, value in row.items():
-        if value is None or isinstance(value, str):
-            continue
-        with suppress(TypeError, ValueError, OverflowError):
-            if math.isfinite(value):
-                numbers[name] = float(value)
-    return numbers
+    return {name: float(value) for name, value in row.items() if isinstance(value, Real) and math.isfinite(value)}
 
 
 def view_link(server: str, experiment: str) -> str:

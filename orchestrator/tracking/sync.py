@@ -7,6 +7,7 @@ missing, a trial's run is deleted and logged again from disk, and the sweep's ow
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -34,7 +35,7 @@ MOST_ROWS = 1000  # of a table on a page
 FIGURE_WIDTH = 800  # pixels, for a note shows pictures in their full size
 SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
 MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which groups models were
-PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
+PARENT, NOTE, SHOWN_TABLES = "mlflow.parentRunId", "mlflow.note.content", "mlflow.loggedArtifacts"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
 BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
@@ -137,7 +138,9 @@ class MlflowSweep:
         for run in former:
             if run.info.run_id != opened:
                 client.delete_run(run.info.run_id)
-        tags = {NOTE: wanted.note, **self.identity, **tags}
+        tables = {f"tables/{path.stem}.json": path for path in wanted.tables}
+        shown = json.dumps([{"path": name, "type": "table"} for name in tables])
+        tags = {NOTE: wanted.note, SHOWN_TABLES: shown, **self.identity, **tags}
         run_id = opened or client.create_run(self.experiment, wanted.started, tags).info.run_id
         client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
         params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
@@ -150,8 +153,9 @@ class MlflowSweep:
         client.log_inputs(run_id, [DatasetInput(data, context) for data in wanted.inputs])
         for path, below in wanted.files:
             client.log_artifact(run_id, str(path), below or None)
-        for path in wanted.tables:
-            client.log_table(run_id, read_table(path).to_pandas().tail(MOST_ROWS), f"tables/{path.stem}.json")
+        for name, path in tables.items():  # MLflow's `log_table` would add to a table that is there
+            rows = read_table(path).to_pandas().tail(MOST_ROWS)
+            client.log_text(run_id, rows.to_json(orient="split", index=False, date_format="iso"), name)
         for path in wanted.pictures:
             with Image.open(path) as image:
                 image.thumbnail((FIGURE_WIDTH, image.height))

@@ -114,6 +114,8 @@ def test_a_changed_trial_replaces_its_run_and_no_other(folder):
     assert "error.txt" not in held.files("ifca0") and "reason" not in held.runs["ifca0"].data.tags
     assert held.runs[""].info.status == "FINISHED"
     assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
+    table = json.loads(Path(held.client.download_artifacts(held.ids[""], "tables/trials.json")).read_text())
+    assert sorted(row[0] for row in table["data"]) == sorted(TRIALS)
 
 
 def test_what_is_not_ours_is_left_alone(folder):
