@@ -1,0 +1,70 @@
+"""The order of a run without Ray and MLflow: what the screen shows from the first sentence to the last table."""
+
+from __future__ import annotations
+
+import io
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator import FINISHED, INTERRUPTED, commands
+from orchestrator.commands import Choices, Work, prepare
+from orchestrator.config.sweep_file import parse_sweep
+from orchestrator.tracking.screen import Screen
+
+TINY = """
+name: tiny
+base: {rounds: 1, data: {name: digits, clients: 4, examples_per_client: 10, split: dirichlet}, model: mlp}
+sweep: {seed: {grid_search: [0]}}
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    return prepare(parse_sweep(TINY, Path("tiny.yaml")), Choices(tmp_path))
+
+
+class QuietTracker(SimpleNamespace):
+    """A tracker that sends nothing."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: True
+
+
+@pytest.mark.parametrize(("broken", "code"), [(False, FINISHED), (True, INTERRUPTED)])
+def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over(
+    work: Work, monkeypatch: pytest.MonkeyPatch, broken: bool, code: int
+) -> None:
+    terminal = io.StringIO()
+    screen = Screen(1, Console(force_terminal=True, file=terminal, width=200))
+    alive: list[bool] = []
+
+    def session(*_: object) -> AbstractContextManager[list[object]]:
+        assert screen.stage == "starting Ray"
+        return nullcontext([{"CPU": 2.0}])
+
+    def trained(*_: object) -> None:
+        alive.append(screen.live.is_started)
+        if broken:
+            raise KeyboardInterrupt
+
+    def closed(*_: object) -> int:
+        alive.append(screen.live.is_started)
+        return FINISHED
+
+    for name, stand_in in {
+        "Screen": lambda _: screen,
+        "ray_session": session,
+        "_tracker": lambda *_: QuietTracker(),
+        "_close": closed,
+    }.items():
+        monkeypatch.setattr(commands, name, stand_in)
+    monkeypatch.setattr("orchestrator.scheduling.tuner.run_trials", trained)
+    monkeypatch.setattr("orchestrator.cluster.nodes.node_problems", lambda *_: [])
+    assert commands.execute(work) == code
+    assert ("the same command resumes from there" in terminal.getvalue()) == broken
+    assert alive == ([True] if broken else [True, False]) and not screen.live.is_started
