@@ -374,6 +374,28 @@ def least_important(shown: list[Shown]) -> Shown:
     return max(reversed(shown), key=lambda column: column.rank)
 
 
+def page() -> str:
+    """All declared metrics as Markdown, a table for each family; the ends of intervals stand beside their metric."""
+    sources: dict[str, list[str]] = {}
+    for folder in FOLDERS:
+        for name, component in described(folder).items():
+            for one in component.METRICS:
+                sources.setdefault(one.name, []).append(f"`{name}`")
+    lines = ["# Metrics", "", "Made by `fedpriv list metrics` from what the engine and the components declare.", ""]
+    for family, members in families([name for name, one in metrics().items() if one.label]).items():
+        lines += [f"## {family}", "", "| column | what | unit | better | by chance | measured by |", f"|{' --- |' * 6}"]
+        parts = {part.name for one in members for part in one.parts}
+        for one in (one for one in members if one.name not in parts):
+            ends = f", `{one.name}_low`, `{one.name}_high`" if one.ends else ""
+            chance = (
+                f"`{one.chance}`" if isinstance(one.chance, str) else "" if one.chance is None else f"{one.chance:g}"
+            )
+            by = ", ".join(sources.get(one.name, ["engine"]))
+            lines.append(f"| `{one.name}`{ends} | {one.label} | {one.unit} | {one.direction or ''} | {chance} | {by} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 @cache
 def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
     """Metrics of the engine and of the components, sorted by family. A name's first declaration counts.

@@ -15,6 +15,7 @@ import pytest
 
 from algorithms.core.configs import CurvatureConfig
 from datasets.components import components
+from orchestrator.cli import main
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import Resources, load_sweep
 from orchestrator.results.paths import Folder, TrialFolder
@@ -187,6 +188,11 @@ def test_the_page_on_results_names_the_columns_of_the_table_of_trials(trained: R
     told, found = columns("trials.parquet"), set(pq.read_table(trained.trials).column_names)
     assert told <= found
     assert found <= told | columns("rounds.parquet")
+
+
+def test_the_page_on_metrics_is_made_of_what_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "metrics"]) == 0
+    assert capsys.readouterr().out == page("docs/metrics.md")
 
 
 # Results

@@ -11,7 +11,9 @@ HELP = "list the data sets, models, attacks and other components, and their fiel
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("name", nargs="?", help="a component, or base, resources, tune or file, whose fields to show")
+    parser.add_argument(
+        "name", nargs="?", help="a component, or base, resources, tune or file, whose fields to show; or metrics"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, for programs")
     form.add_argument("--schema", action="store_true", help="print a JSON schema of sweep files, for editors")
@@ -29,6 +31,10 @@ def execute(options: argparse.Namespace) -> int:
     if options.schema or options.json:
         shown = sweep_schema() if options.schema else as_data(options.name)
         print(json.dumps(shown, indent=2, ensure_ascii=False))
+    elif options.name == "metrics":
+        from orchestrator.metric_names import page
+
+        print(page())
     else:
         print(listing(options.name))
     return FINISHED
