@@ -177,7 +177,7 @@ def refusal(config: Config, run: Run) -> str | None:
         ),
         (run.clustering.module.starts(run.clustering.config).initializations > 1, accounting.RESTARTED),
         (run.clustering.config.clusters > 1, SEVERAL),
-        (sampler != "all" and not aggregation.module.equal_weights(aggregation.config), sampled),
+        (sampler != "all" and not _equal(run), sampled),
         (
             sampler == "poisson" and not isinstance(config.divisor, float),
             "none: dividing by the actual number of clients reveals who took part; use another privacy.divisor",
@@ -202,6 +202,10 @@ def _standard_deviation(config: Config, received: ClientUpdates) -> float:
 
 def _divisible(run: Run) -> bool:
     """Return whether a round's mean can be rewritten as a sum with a fixed divisor."""
-    aggregation = run.aggregation
-    equal = aggregation.module.equal_weights(aggregation.config)
-    return aggregation.module.SENSITIVITY == "mean" and equal and run.clustering.config.clusters == 1
+    return run.aggregation.module.SENSITIVITY == "mean" and _equal(run) and run.clustering.config.clusters == 1
+
+
+def _equal(run: Run) -> bool:
+    """Return whether clients have the same weight, whatever their numbers of examples."""
+    one, other = run.aggregation.module.weigh(run.aggregation.config, np.array([1, 2]))
+    return bool(one == other)

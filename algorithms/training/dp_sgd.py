@@ -181,16 +181,6 @@ def epsilon(config: Config, examples: int, rounds: int) -> float:
     )
 
 
-def largest_epsilon(config: Config, sizes: Ints, rounds: int) -> float:
-    """Compute the epsilon of the example that spends most, of all clients with ``sizes`` [clients] examples.
-
-    Only the number of lots matters. Usually the fewest lots cost most, because q is largest, but with little noise more
-    lots cost more: it then counts that an example may join more than one lot of a pass.
-    """
-    by_lots = {lots(config, size): size for size in sizes.tolist()}
-    return max(epsilon(config, size, rounds) for size in by_lots.values())
-
-
 def guarantee(config: Config, run: Run) -> str:
     """Return what the epsilon of an example means, a text that begins with ``dp``, or ``none:`` and why none holds."""
     if run.data.config.pools_clients:
@@ -215,7 +205,10 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     stated: Metrics = {"epsilon_example": None, "delta_example": config.delta}
     if (sense := guarantee(config, run)).startswith("none"):
         return stated | {"guarantee_example": sense}
-    spent = largest_epsilon(config, outcome.sizes, len(outcome.rows))
+    # Only the number of lots matters. Usually the fewest lots cost most, because q is largest, but with little noise more
+    # lots cost more: it then counts that an example may join more than one lot of a pass.
+    by_lots = {lots(config, size): size for size in outcome.sizes.tolist()}
+    spent = max(epsilon(config, size, len(outcome.rows)) for size in by_lots.values())
     if math.isinf(spent):
         return stated | {"guarantee_example": "none: next to no noise is added"}
     return stated | {"epsilon_example": spent, "guarantee_example": sense}
