@@ -75,26 +75,26 @@ def risk_signal(config: Config) -> str:
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse risks that no attack of the run measures, and thresholds that leave beta undefined."""
-    signals, found = [attack.name for attack in run.attacks if attack.module.RISK], []
+    signals, refused = [attack.name for attack in run.attacks if attack.module.RISK], []
     if not signals:
         sentence = (
             f"names the attack whose risk is published, {config.signal}, and the run has none that measures a risk"
         )
-        found.append(("signal", f"{sentence}; add one to attacks, such as shadow_mia"))
+        refused.append(("signal", f"{sentence}; add one to attacks, such as shadow_mia"))
     elif config.signal not in signals:
         sentence = f"must name an attack of this run that measures a risk, one of {signals}; got {config.signal!r}"
-        found.append(("signal", sentence))
+        refused.append(("signal", sentence))
     attackers = next((attack.config.attackers for attack in run.attacks if attack.name == OWN_ATTACK), None)
     if config.weighs_own_risks and attackers is None:
-        found.append(
+        refused.append(
             ("risk_from", f"own is what a client's own attack finds, so add {OWN_ATTACK} to the run's attacks")
         )
     elif config.weighs_own_risks and attackers != "all":
         sentence = f"own needs {OWN_ATTACK} with attackers: all, because every client chooses by its own attack"
-        found.append(("risk_from", f"{sentence}; got {attackers}"))
+        refused.append(("risk_from", f"{sentence}; got {attackers}"))
     if config.preference == "threshold" and config.lowest_threshold >= config.highest_threshold:
-        found.append(("lowest_threshold", "must be below highest_threshold if beta follows the threshold"))
-    return found
+        refused.append(("lowest_threshold", "must be below highest_threshold if beta follows the threshold"))
+    return refused
 
 
 def preferences(config: Config, clients: int, rng: np.random.Generator) -> Preferences:

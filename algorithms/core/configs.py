@@ -53,10 +53,10 @@ class TrainingConfig(Config):
 
     def unread_fields(self) -> dict[str, str]:
         """Return the fields that the other fields' values make irrelevant, each with the reason as the end of a sentence."""
-        found = super().unread_fields()
+        unread = super().unread_fields()
         if self.optimizer == "sgd" and not self.momentum:
-            found["optimizer_state"] = "is read only where the optimizer has a state: adam, or sgd with momentum"
-        return found
+            unread["optimizer_state"] = "is read only where the optimizer has a state: adam, or sgd with momentum"
+        return unread
 
     @property
     def block_size(self) -> int:
@@ -138,7 +138,7 @@ class CurvatureConfig(Config):
     )
     # Lanczos needs half as many products (4 on UCI HAR), because it keeps the vectors that power iteration discards.
     solver: Literal["lanczos", "power"] = Field(
-        "lanczos", description="how the top eigenvalue is found: lanczos, or power iteration (as released)"
+        "lanczos", description="how the top eigenvalue is unread: lanczos, or power iteration (as released)"
     )
     # The released 100 and 1e-3, loosened to 20 and 5e-3 in its later state.
     power_steps: int = Field(20, ge=1, le=1000, description="most products with the Hessian for the top eigenvalue")

@@ -31,8 +31,8 @@ class Dropout(nn.Module):
             raise RuntimeError(
                 "Dropout has no generator; call algorithms.core.dropout.reseed(module, seed, device) before training"
             )
-        kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p
-        return x * kept / (1 - self.p)
+        mask = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.p
+        return x * mask / (1 - self.p)
 
 
 def reseed(module: nn.Module, seed: int, device: torch.device | str) -> None:

@@ -69,8 +69,8 @@ def is_chain(module: nn.Module) -> bool:
     apart = all(getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others)
     arrays = [id(array) for layer in layers for array in layer.parameters()]
     shared, frozen = len(set(arrays)) < len(arrays), any(True for layer in layers for _ in layer.buffers())
-    known = all(type(step) in PIECEWISE_LINEAR for step in others)
-    return apart and known and bool(layers) and not shared and not frozen
+    linear = all(type(step) in PIECEWISE_LINEAR for step in others)
+    return apart and linear and bool(layers) and not shared and not frozen
 
 
 class Chain:
@@ -218,14 +218,14 @@ def _selection(steps: list[nn.Module], z: Tensor) -> tuple[Tensor, Map, Map]:
         out, origin = _select(step, out, origin)
     after = origin.shape
     chosen = _flatten(origin).long().view(n, -1)
-    kept = (chosen > 0).view(-1)
+    passing = (chosen > 0).view(-1)
     chosen = chosen.clamp_(min=1).add_(torch.arange(0, n * size, size, device=z.device)[:, None] - 1).view(-1)
 
     def push(u: Tensor) -> Tensor:
-        return _unflatten(_flatten(u).index_select(0, chosen).mul_(kept), after)
+        return _unflatten(_flatten(u).index_select(0, chosen).mul_(passing), after)
 
     def pull(d: Tensor) -> Tensor:
-        return _unflatten(d.new_zeros(n * size).index_add_(0, chosen, _flatten(d) * kept), before)
+        return _unflatten(d.new_zeros(n * size).index_add_(0, chosen, _flatten(d) * passing), before)
 
     return out, push, pull
 

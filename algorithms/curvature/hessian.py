@@ -79,14 +79,16 @@ class LossSurface:
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
         self.network, self.x, self.y = network, x, y
         self.kind = Chain if chain.is_chain(network.module) else Graph
-        self.kept: list[Chain | Graph] = []  # the first batches, as many as fit into memory; a single batch always does
+        self.batches: list[
+            Chain | Graph
+        ] = []  # the first batches, as many as fit into memory; a single batch always does
         room = ROOM
         for start in range(0, len(y), BATCH):
             batch = self._batch(start)
             room -= batch.nbytes
             if room < 0 and len(y) > BATCH:
                 break
-            self.kept.append(batch)
+            self.batches.append(batch)
 
     def _batch(self, start: int) -> Chain | Graph:
         batch = slice(start, start + BATCH)
@@ -94,8 +96,8 @@ class LossSurface:
 
     def _of_all(self, function: Callable[[Chain | Graph], Tensor]) -> Iterator[Tensor]:
         """Apply ``function`` to one batch after another, first to those that are kept."""
-        yield from map(function, self.kept)
-        yield from map(function, map(self._batch, range(BATCH * len(self.kept), len(self.y), BATCH)))
+        yield from map(function, self.batches)
+        yield from map(function, map(self._batch, range(BATCH * len(self.batches), len(self.y), BATCH)))
 
     def gradient(self) -> Tensor:
         """Compute the gradient [d]."""
@@ -220,14 +222,14 @@ def hutchinson(
     It stops after ``probes`` vectors, of the type and device of ``like`` [d], or when the mean's relative change is below
     ``tolerance``.
     """
-    found, mean = list[float](), float("inf")
-    while len(found) < probes:
+    products, mean = list[float](), float("inf")
+    while len(products) < probes:
         signs = _tensor(2.0 * rng.integers(0, 2, len(like)) - 1, like)
-        found.append(float(signs @ times(signs)))
-        before, mean = mean, sum(found) / len(found)
+        products.append(float(signs @ times(signs)))
+        before, mean = mean, sum(products) / len(products)
         if abs(mean - before) < tolerance * (abs(mean) + TINY):
             break
-    return mean, float(np.std(found, ddof=1) / len(found) ** 0.5) if len(found) > 1 else float("nan")
+    return mean, float(np.std(products, ddof=1) / len(products) ** 0.5) if len(products) > 1 else float("nan")
 
 
 def roots(p: Tensor) -> Tensor:

@@ -80,13 +80,13 @@ def resolve(config: Config, run: Run) -> Config:
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse neighboring relations without an account, and a numeric divisor where the mean cannot be divided by it."""
-    found = []
+    refused = []
     if refusal := accounting.unsupported(run.participation, config.neighboring):
-        found.append(("neighboring", refusal))
+        refused.append(("neighboring", refusal))
     if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
-        found.append(("divisor", f"{only}; got {config.divisor:g}"))
-    return found + _server_noise.audit_problems(config.audit_every, run)
+        refused.append(("divisor", f"{only}; got {config.divisor:g}"))
+    return refused + _server_noise.audit_problems(config.audit_every, run)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:

@@ -53,5 +53,5 @@ def canaries(config: Config, run: Run) -> CanaryPlan | None:
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return why no client has a guarantee, and what canaries found, beside which there is no claim."""
-    found = finding.metrics(outcome.canaries, AUDIT_DELTA, {}, sampled=run.participation != "all")
-    return {"guarantee": "none: updates are neither clipped nor noised", **found}
+    audit = finding.metrics(outcome.canaries, AUDIT_DELTA, {}, sampled=run.participation != "all")
+    return {"guarantee": "none: updates are neither clipped nor noised", **audit}

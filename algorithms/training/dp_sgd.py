@@ -94,15 +94,13 @@ def resolve(config: Config, run: Run) -> Config:
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse models and objectives without per-example gradients."""
-    found = []
     model, objective = run.model, run.objective.name
-    if model.module.BATCH_NORM:
-        found.append(("name", f"dp_sgd clips the gradient of each example, but {model.title} has batch normalization"))
-    if model.module.RANDOM:
-        found.append(("name", f"dp_sgd has no per-example form of the dropout in {model.title}"))
-    if objective != "plain":
-        found.append(("name", f"dp_sgd needs a loss that is a sum over examples: objective plain, not {objective}"))
-    return found
+    reasons = (
+        (model.module.BATCH_NORM, f"clips the gradient of each example, but {model.title} has batch normalization"),
+        (model.module.RANDOM, f"has no per-example form of the dropout in {model.title}"),
+        (objective != "plain", f"needs a loss that is a sum over examples: objective plain, not {objective}"),
+    )
+    return [("name", f"dp_sgd {reason}") for holds, reason in reasons if holds]
 
 
 def lots(config: Config, examples: int) -> int:

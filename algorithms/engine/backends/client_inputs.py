@@ -83,7 +83,7 @@ def begin_inputs(
 
 def stack(each: Sequence[ClientInputs]) -> ClientInputs:
     """Stack the inputs of several clients, [clients, ...] each."""
-    values = {name: [one[name] for one in each] for name in (each[0] if each else ())}
+    values = {name: [inputs[name] for inputs in each] for name in (each[0] if each else ())}
     return {name: stack(own) if isinstance(own[0], dict) else torch.stack(own) for name, own in values.items()}
 
 

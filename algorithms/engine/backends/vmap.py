@@ -49,9 +49,9 @@ def train(
     draws = [draws[i] for i in places] if draws else [NOTHING] * len(order)
     params, client = start[order], ClientInputs()
     if statistics or "sent" in objective.module.NEEDS or objective.module.ITERATES:
-        told = [{name: values[i] for name, values in statistics.items()} for i in places]
-        given = zip(params, told, draws, strict=True)
-        client = stack([begin_inputs(network, objective, w, x.shape[1:], own, d.probes) for w, own, d in given])
+        each = [{name: values[i] for name, values in statistics.items()} for i in places]
+        triples = zip(params, each, draws, strict=True)
+        client = stack([begin_inputs(network, objective, w, x.shape[1:], own, d.probes) for w, own, d in triples])
     plan = _stack_batches([batches[i] for i in places], PADDING)
     used = np.flatnonzero((plan != PADDING).any(axis=(0, 1)))  # batches may be larger than any client
     plan = plan[:, :, : used[-1] + 1] if len(used) else plan

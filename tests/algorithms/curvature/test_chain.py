@@ -212,7 +212,7 @@ def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(mo
         surface = LossSurface(net, *data)
         gradient = surface.gradient()
         return [
-            len(surface.kept),
+            len(surface.batches),
             gradient,
             surface.times(gradient),
             surface.gauss_newton_trace(np.random.default_rng(0)),
@@ -221,5 +221,5 @@ def test_as_many_batches_are_kept_as_there_is_room_for_and_give_the_same_bits(mo
     everything = numbers()
     monkeypatch.setattr(algorithms.curvature.hessian, "ROOM", room * Chain(net, *examples(n=64), 200).nbytes)
     again = numbers()
-    assert (everything[0], again[0], len(LossSurface(net, *examples(n=64)).kept)) == (4, kept, 1)
+    assert (everything[0], again[0], len(LossSurface(net, *examples(n=64)).batches)) == (4, kept, 1)
     assert all(map(torch.equal, map(torch.as_tensor, everything[1:]), map(torch.as_tensor, again[1:])))
