@@ -94,9 +94,6 @@ def test_the_update_is_added_before_it_is_rounded():
     assert params[0] == np.float32(1 + 2.0**-23)
 
 
-# The server's step
-
-
 def test_a_step_moves_the_parameters_and_replaces_the_statistics():
     run = resolve({"rounds": 1, "data": "digits", "model": "mlp"})
     model = Weights(np.array([1.0, 2.0], np.float32), np.array([7.0], np.float32))
@@ -111,9 +108,6 @@ def test_a_step_moves_the_parameters_and_replaces_the_statistics():
     assert (model.params.tolist(), model.buffers.tolist()) == ([1.0, 2.0], [7.0])
 
 
-# Who takes part
-
-
 def test_everybody_some_or_whoever_is_drawn_takes_part():
     rng = np.random.default_rng(0)
     assert server.sample_cohort("all", 1.0, 5, rng).tolist() == [0, 1, 2, 3, 4]
@@ -126,9 +120,6 @@ def test_everybody_some_or_whoever_is_drawn_takes_part():
     assert np.mean(poisson) == pytest.approx(3, abs=0.3)
     assert np.var(poisson) == pytest.approx(10 * 0.3 * 0.7, rel=0.3)
     assert min(poisson) == 0
-
-
-# How clients stand to each other
 
 
 FINP = {"rounds": 1, "data": "digits", "model": "mlp", "objective": "finp"}

@@ -46,9 +46,6 @@ def random_view(seed: int, clients: int = 12, clusters: int = 3, ties: bool = Tr
     return view(losses, risks, draw.integers(-1, clusters, clients))
 
 
-# Ties
-
-
 @pytest.mark.parametrize(
     ("costs", "losses", "previous", "chosen"),
     [
@@ -61,9 +58,6 @@ def random_view(seed: int, clients: int = 12, clusters: int = 3, ties: bool = Tr
 )
 def test_ties_go_to_the_lower_loss_and_then_to_the_previous_choice(costs, losses, previous, chosen):
     assert cheapest(np.array([costs]), np.array([losses]), np.array([previous])).tolist() == [chosen]
-
-
-# IFCA and its absence
 
 
 # IFCA-MIR
@@ -129,9 +123,6 @@ def test_the_constant_preference_is_equal_and_the_uniform_one_drawn():
     assert again.beta.tolist() == uniform.beta.tolist()
 
 
-# Warm start
-
-
 @given(st.integers(1, 5), st.integers(1, 40), seeds)
 @fast
 def test_a_random_partition_has_equal_parts(clusters, clients, seed):
@@ -139,9 +130,6 @@ def test_a_random_partition_has_equal_parts(clusters, clients, seed):
     sizes = np.bincount(assigned, minlength=clusters)
     assert (len(sizes), sizes.sum()) == (clusters, clients)
     assert sizes.max() - sizes.min() <= 1
-
-
-# What cannot be combined
 
 
 @pytest.mark.parametrize(
@@ -157,9 +145,6 @@ def test_a_preference_that_cannot_be_computed_is_refused(fields, field):
     run = SimpleNamespace(attacks=[StandIn(name="shadow_mia", module=SimpleNamespace(RISK=True))])
     problems = ifca_mir.problems(ifca_mir.Config(**fields), run)
     assert [found for found, _ in problems] == ([field] if field else [])
-
-
-# Random migration
 
 
 def test_who_moves_is_drawn_without_regard_to_the_weight_of_risk() -> None:

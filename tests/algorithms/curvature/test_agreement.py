@@ -76,9 +76,6 @@ def test_the_reliability_is_the_correlation_with_as_many_other_examples(noise):
     assert found["rho_spearman"] == pytest.approx(stats.spearmanr(*wholes[0].T).statistic)
 
 
-# Properties
-
-
 # What is undefined
 
 

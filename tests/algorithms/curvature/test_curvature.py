@@ -198,9 +198,6 @@ def test_the_error_of_drawn_labels_is_that_of_estimates_on_other_examples(monkey
     assert np.sqrt((errors**2).mean()) == pytest.approx(np.std(traces), rel=0.2)
 
 
-# What measuring leaves alone
-
-
 def test_a_model_that_has_diverged_has_no_curvature():
     network, (x, y) = a_network(8), examples()
     network.load(Weights(np.full(network.layout.size, np.nan, np.float32), np.zeros(0, np.float32)))

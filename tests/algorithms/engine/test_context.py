@@ -125,9 +125,6 @@ def test_the_backends_carry_alike_and_chance_belongs_to_the_client():
         np.testing.assert_allclose(moved(probing("vmap"), (client,))[0], in_turn[i], atol=1e-5)
 
 
-# Options of the module
-
-
 def test_the_state_of_a_generator_for_cpus_has_more_than_the_32_bits_of_torchs_seed():
     """Whoever sees noise could try 2^32 seeds, and among 100 000 draws of noise two would probably be equal."""
     cpu = torch.device("cpu")

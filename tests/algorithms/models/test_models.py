@@ -204,9 +204,6 @@ def test_convolutions_of_a_resnet_start_kaiming_normal_in_fan_out():
     assert made.linear.weight.abs().max() <= 256**-0.5 and made.linear.bias.any()
 
 
-# Features and narrow passes
-
-
 @BLOCKS
 @pytest.mark.parametrize("width", [0.25, 0.5])
 def test_a_narrow_pass_is_that_of_a_hand_made_narrow_net(block, width):

@@ -140,6 +140,3 @@ def test_running_statistics_end_as_after_one_plain_pass():
     theirs(X)
     for (name, buffer), (_, expected) in zip(ours.named_buffers(), theirs.named_buffers(), strict=True):
         assert torch.equal(buffer, expected), name
-
-
-# What it can be combined with

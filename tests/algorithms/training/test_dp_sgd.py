@@ -107,9 +107,6 @@ def test_an_example_without_a_finite_gradient_moves_nothing(module, shape, broke
         np.testing.assert_allclose(found, others / 5, atol=1e-6)
 
 
-# Noise
-
-
 def test_noise_has_its_standard_deviation_in_every_coordinate():
     """Chi-square, two-sided at 1e-4: 4 lots of a net of 3 467 parameters, z C / L = 2 * 1.5 / 5 each."""
     network, (x, y) = a_net(hidden=(64, 40)), examples(5)
@@ -161,6 +158,3 @@ def test_under_poisson_a_lot_is_divided_by_its_expected_size():
     noise, loss = gradient(network, x[:0], y[:0], noisy, of=25)
     assert loss == 0
     assert noise.std() == pytest.approx(1.5 / (25 / 3), rel=0.1)
-
-
-# What goes together

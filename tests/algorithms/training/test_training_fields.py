@@ -26,9 +26,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 EVERYBODY, ASSIGNMENT = tuple(range(6)), [0, 1, 1, 0, 1, 0]
 
 
-# Whole batches
-
-
 @given(st.integers(1, 60), st.integers(1, 25), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_the_last_batch_is_dropped_only_where_not_full_and_not_alone(examples, batch, seed):
@@ -81,8 +78,6 @@ def test_clipping_comes_before_weight_decay_and_momentum_as_in_pytorch(backend):
     np.testing.assert_allclose(trained(run, (0,), [0] * 6).params[0], expected, atol=2e-6)
 
 
-# Memory from round to round
-
 LASTING = {"momentum": {"momentum": 0.9, "lr": 0.1}, "adam": {"optimizer": "adam", "lr": 0.01}}
 
 
@@ -117,9 +112,6 @@ def test_two_rounds_with_memory_are_one_of_twice_the_length(backend, fields):
     forgetful, nothing = two_rounds(a_run(backend, **fields), clients)
     assert np.abs(forgetful - found).max() > 1e-3
     assert nothing == {}
-
-
-# Less precision
 
 
 # What goes together
