@@ -23,7 +23,7 @@ from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.estimates.needs import LARGEST, course_problems, fits, this_machine
+from orchestrator.estimates.needs import LARGEST, fits, this_machine
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.terminal import summary_table
@@ -144,8 +144,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
             problems += misfit_problems(sweep, place, local_nodes(place))
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
-    machine = LARGEST if elsewhere or target.address else this_machine(folder.path)
-    problems += course_problems(sweep, machine)
+    machine = LARGEST if elsewhere or target.address else this_machine()
     if choices.repeat_changed and sweep.space:
         problems.append(ConfigProblem(SEARCH_REPEATS, file="--repeat-changed"))
     if not problems:

@@ -7,11 +7,11 @@ Where clients are sampled, the expected number of them counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.core.messages import Ints
 from algorithms.interfaces import Run
@@ -25,7 +25,6 @@ from orchestrator.trial.random_streams import integer, stream
 TRIAL_SECONDS, ROUND_SECONDS, JOB_SECONDS, TASK_SECONDS = 0.7, 0.04, 0.003, 0.03
 ALONE_SECONDS = 0.015  # the same for a round of a federation that is trained in a single process
 STOPS_EARLY = 0.5  # share of its most epochs after which a shadow model is as accurate as it has to be, by assumption
-MOST_VISITED = 1000  # rounds that are looked at to count what is due in them; the first of more stand for all
 
 Seconds = dict[str, float]
 """Seconds by what they are spent on, as a reader sees it, such as "training" or "shadow models"."""
@@ -36,46 +35,36 @@ example that a model is shown, ``curve`` an example of a client that measures it
 the server, ``attack`` the updates of a round, or a model, that an attack is made on."""
 
 
-@dataclass(frozen=True)
 class Schedule:
-    """What is due in the rounds of a run, those of abandoned initializations included.
+    """How often a run does what.
 
     Attributes:
         begun: how many times the run begins, which is the number of initializations.
-        done: the number of all rounds.
-        on_clients: how often all models are evaluated on the clients' examples.
-        on_tests: how often they are on the test examples.
-        attacks: by attack on updates or models, how often it is made, and for how many rounds what it attacks was trained,
-            all times added up.
+        rounds: the number of all rounds, those of abandoned initializations included.
+        on_tests: how often all models are evaluated on the test examples.
+        on_clients: how often they are on the clients' examples, at most.
     """
 
-    begun: int
-    done: float
-    on_clients: float
-    on_tests: float
-    attacks: Mapping[str, tuple[float, float]]
+    def __init__(self, run: Run) -> None:
+        plan = run.clustering.module.starts(run.clustering.config)
+        self.last, self.compared = run.rounds, min(plan.rounds, run.rounds - 1) if plan.initializations > 1 else 0
+        self.begun = plan.initializations if self.compared else 1
+        self.rounds = run.rounds + (self.begun - 1) * self.compared
+        self.on_tests = self.times(run.evaluate_every)
+        attacks = sum(self.on_models(attack.config.every)[0] for attack in of_kind(run, "models"))
+        several = run.clustering.config.clusters > 1
+        self.on_clients = self.begun + self.rounds if several else min(self.rounds, self.on_tests + attacks)
 
-    @classmethod
-    def of(cls, run: Run) -> Schedule:
-        """Look at the rounds of ``run``, or the first of very many."""
-        plan, several = run.clustering.module.starts(run.clustering.config), run.clustering.config.clusters > 1
-        compared_after = min(plan.rounds, run.rounds - 1) if plan.initializations > 1 else 0
-        begun = plan.initializations if compared_after else 1
-        rounds = np.arange(1, min(run.rounds, MOST_VISITED) + 1)
-        done = 1 + (begun - 1) * (rounds <= compared_after)
-        followed = 1 + (begun - 1) * (rounds < compared_after)  # models are attacked before they are trained further
+    def times(self, every: int) -> int:
+        """How often something is done that is due after so many rounds each, and after the last one."""
+        return -(-self.last // every) + (self.begun - 1) * (self.compared // every)
 
-        def due(every: int) -> NDArray[np.bool_]:
-            return (rounds % every == 0) | (rounds == len(rounds))
-
-        tested, models = due(run.evaluate_every), {one.name: due(one.config.every) for one in of_kind(run, "models")}
-        on_clients = np.logical_or.reduce([tested | several, *models.values()])
-        times = {one.name: due(one.config.every) * done for one in of_kind(run, "updates")}
-        times |= {name: when * followed for name, when in models.items()}
-        scale = run.rounds / len(rounds)
-        attacks = {name: (scale * float(each.sum()), scale * float(each @ rounds)) for name, each in times.items()}
-        evaluations = scale * float(done[on_clients].sum()) + begun * several
-        return cls(begun, scale * float(done.sum()), evaluations, scale * float(done[tested].sum()), attacks)
+    def on_models(self, every: int) -> tuple[int, int]:
+        """How often models are attacked every so many rounds, and the rounds that they were trained for, added up."""
+        abandoned = max(0, self.compared - 1)  # because models are attacked before they are trained further
+        times = -(-self.last // every) + (self.begun - 1) * (abandoned // every)
+        last, others = (every * (rounds // every) * (rounds // every + 1) // 2 for rounds in (self.last, abandoned))
+        return times, last + (self.last if self.last % every else 0) + (self.begun - 1) * others
 
 
 def of_trial(run: Run, data: Federation, place: Placement, rate: Rate, loading: float = 0.0) -> Seconds:
@@ -84,21 +73,15 @@ def of_trial(run: Run, data: Federation, place: Placement, rate: Rate, loading: 
     Raises:
         DataError: the data are unsuitable for an attack.
     """
-    due, sizes = Schedule.of(run), np.resize(data.sizes, run.data.config.clients)
-    parts = Counter(
-        {"loading data": loading, "server and files": TRIAL_SECONDS, "training": _pretraining(run, data, rate)}
-    )
-    parts.update(federation(run, sizes, due.done, rate, place.actors))
+    due, sizes = Schedule(run), np.resize(data.sizes, run.data.config.clients)
+    parts = Counter({"loading data": loading, "server and files": TRIAL_SECONDS})
+    if warm := run.aggregation.module.warm_start(run.aggregation.config):
+        models = due.begun * run.clustering.config.clusters
+        parts["training"] = models * warm.epochs * len(data.shadow) * rate("train")
+    parts.update(federation(run, sizes, due.rounds, rate, place.actors))
     parts.update(evaluations(run, sizes, len(data.test), rate, place.actors))
-    for attack in of_kind(run, "updates"):
-        times = due.attacks[attack.name][0] * _present(run) / _spread(run, sizes, place.actors)
-        parts.update({"attacks": times * rate("attack", attack.name)})
-    for attack in of_kind(run, "models"):
-        parts.update(_audits(run, data, place, attack, rate))
-    for attack in of_kind(run, "replicas"):
-        parts.update({"replicas": _replicas(run, data, place, attack, rate)})
-    for attack in of_kind(run, "halves"):
-        parts.update(_halves(run, data, place, attack, rate))
+    for attack in run.attacks:
+        parts.update(of_attack(run, data, place, attack, rate))
     return {part: seconds for part, seconds in parts.items() if seconds}
 
 
@@ -121,10 +104,46 @@ def federation(run: Run, sizes: Ints, rounds: float, rate: Rate, actors: int = 0
 
 def evaluations(run: Run, sizes: Ints, tests: int, rate: Rate, actors: int = 0) -> Seconds:
     """Return what the evaluations of all models take in a run; arguments as in `federation`."""
-    due, models = Schedule.of(run), run.clustering.config.clusters * rate("evaluate")
+    due, models = Schedule(run), run.clustering.config.clusters * rate("evaluate")
     on_clients = due.on_clients * float(sizes.sum()) / _spread(run, sizes, actors)
     messages = due.on_clients * _blocks(run, sizes) * JOB_SECONDS if actors else 0.0
     return {"evaluation": models * (on_clients + due.on_tests * tests / max(1, actors)) + messages}
+
+
+def of_attack(run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate) -> Seconds:
+    """Return what an attack takes, with the shadow models and the replicas that it trains, each in one process."""
+    due, module, config, clients = Schedule(run), attack.module, attack.config, run.data.config.clients
+    parts, sizes = Counter[str](), np.resize(data.sizes, clients)
+
+    def alone(sizes: Ints, rounds: float) -> float:
+        return sum(federation(run, sizes, rounds, rate).values())
+
+    if "updates" in module.KINDS:
+        made = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors)
+        parts["attacks"] += made * rate("attack", attack.name)
+    if "models" in module.KINDS:
+        groups, (times, rounds) = clusters(run, data), due.on_models(config.every)
+        parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.shadows)
+        for job in [job for j, group in enumerate(groups) for job in shadow_jobs(run, Cluster(data, j, group), attack)]:
+            continued = any(True for _ in module.earlier(job))  # as long as the model's clients stay
+            epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
+            trained = alone(job.sizes, due.rounds if continued else rounds) if job.rounds else epochs * rate("train")
+            shown = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
+            parts["shadow models"] += (trained + shown) / place.shadows
+    if "replicas" in module.KINDS:
+        for rounds, number in Counter(one.rounds for one in module.replicas(config, run.rounds)).items():
+            replica = replace(run, attacks=(), rounds=rounds)
+            shown = sum(evaluations(replica, sizes, len(data.test), rate).values())
+            parts["replicas"] += number * (alone(sizes, Schedule(replica).rounds) + shown) / min(place.shadows, number)
+    if "halves" in module.KINDS:
+        fixed = partial(stream, run.seed)
+        pool = module.pool(config, data, fixed)
+        inside = module.halves(config, pool, fixed)
+        halved = np.resize(np.bincount(pool.owner[inside[0]], minlength=data.clients), clients)
+        shown = len(pool.owner) * clients / data.clients * rate("evaluate")
+        parts["attacks"] += shown
+        parts["replicas"] += len(inside) * (alone(halved, run.rounds) + shown) / min(place.shadows, len(inside))
+    return parts
 
 
 def _blocks(run: Run, sizes: Ints) -> int:
@@ -142,34 +161,9 @@ def _present(run: Run) -> float:
     return 1.0 if run.participation == "all" else run.participation_rate
 
 
-def _pretraining(run: Run, data: Federation, rate: Rate) -> float:
-    warm = run.aggregation.module.warm_start(run.aggregation.config)
-    models = Schedule.of(run).begun * run.clustering.config.clusters
-    return models * warm.epochs * len(data.shadow) * rate("train") if warm else 0.0
-
-
-def _audits(run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate) -> Seconds:
-    """Return what all attacks on models take, with the training of their shadow models."""
-    groups, (times, rounds) = clusters(run, data), Schedule.of(run).attacks[attack.name]
-    shadows = 0.0
-    for number, group in enumerate(groups):
-        for job in shadow_jobs(run, Cluster(data, number, group), attack):
-            examples = len(job.members)
-            if job.rounds:
-                continued = any(True for _ in attack.module.earlier(job))  # as long as the model's clients stay
-                trained = Schedule.of(run).done if continued else rounds
-                shadows += sum(federation(run, job.sizes, trained, rate).values())
-            else:
-                shadows += times * examples * STOPS_EARLY * job.max_epochs * rate("train")
-            shadows += times * (2 * examples * rate("evaluate") + TASK_SECONDS)
-    together = min(len(groups), place.shadows)
-    attacks = times * len(groups) * rate("attack", attack.name) / together
-    return {"attacks": attacks, "shadow models": shadows / place.shadows}
-
-
 def shadow_jobs(run: Run, cluster: Cluster, attack: AttackComponent, accuracy: float = 1.0) -> Sequence[ShadowJob]:
     """Return the shadow models for an attack on the model of ``cluster`` after the last round of ``run``."""
-    seed_for = lambda purpose, *place: integer(run.seed, purpose, *place)  # noqa: E731
+    seed_for = partial(integer, run.seed)
     jobs: Sequence[ShadowJob] = attack.module.shadow_jobs(attack.config, cluster, accuracy, run.rounds, seed_for)
     return jobs
 
@@ -179,28 +173,3 @@ def clusters(run: Run, data: Federation) -> list[Ints]:
     models, groups = run.clustering.config.clusters, np.unique(data.groups)
     cluster = np.searchsorted(groups, data.groups) if len(groups) == models else np.arange(data.clients) % models
     return [clients for clients in (np.flatnonzero(cluster == j) for j in range(models)) if len(clients)]
-
-
-def _replicas(run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate) -> float:
-    """Return what the federations take that an attack trains beside the run, each in one process."""
-    sizes, seconds = np.resize(data.sizes, run.data.config.clients), 0.0
-    for rounds, times in Counter(one.rounds for one in attack.module.replicas(attack.config, run.rounds)).items():
-        alone, visited = replace(run, attacks=(), rounds=rounds), min(rounds, MOST_VISITED)
-        looks = sum(attack.module.looks_after(attack.config, r + 1) for r in range(visited)) * rounds / visited
-        each = _pretraining(alone, data, rate) + looks * float(sizes.sum()) * rate("evaluate")
-        each += sum(federation(alone, sizes, Schedule.of(alone).done, rate).values())
-        each += sum(evaluations(alone, sizes, len(data.test), rate).values())
-        seconds += times * each / min(place.shadows, times)
-    return seconds
-
-
-def _halves(run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate) -> Seconds:
-    """Return what the replicas take that an attack trains on halves of the clients' examples."""
-    fixed = lambda purpose, *where: stream(run.seed, purpose, *where)  # noqa: E731
-    pool = attack.module.pool(attack.config, data, fixed)
-    inside = attack.module.halves(attack.config, pool, fixed)
-    clients = run.data.config.clients
-    sizes = np.resize(np.bincount(pool.owner[inside[0]], minlength=data.clients), clients)
-    shown = len(pool.owner) * clients / data.clients * rate("evaluate")
-    each = sum(federation(run, sizes, run.rounds, rate).values()) + _pretraining(run, data, rate) + shown + TASK_SECONDS
-    return {"attacks": shown, "replicas": len(inside) * each / min(place.shadows, len(inside))}

@@ -1,4 +1,4 @@
-"""What a trial needs at least of memory and disk, by arithmetic on its configuration, and what no machine at hand has.
+"""What a trial needs at least of memory, by arithmetic on its configuration, and what no machine at hand has.
 
 Nothing is made to find out: a model is counted without its numbers. Only what a trial certainly holds is added up, and it is
 compared with all that the machine has, so that what is merely large is not refused.
@@ -7,7 +7,6 @@ compared with all that the machine has, so that what is merely large is not refu
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,18 +20,17 @@ from algorithms.interfaces import ModelContract, Run
 from datasets.components import Component, remembered
 from datasets.federation import Source
 from orchestrator.cluster.placement import Placement, placement
-from orchestrator.config.errors import ConfigProblem, Key, format_value
+from orchestrator.config.errors import Key, format_value
 from orchestrator.config.sweep_file import Sweep
 
 FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's position in a batch, of a client's model
-ROW = 100  # bytes of a round in the tables, at least
 MANY = 100  # models at a time from which those of a known architecture are worth counting
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is to hold a trial: bytes of memory, and of the disk with the results.
+    """What there is to hold a trial: bytes of memory.
 
     Attributes:
         words: whose they are, as the begin of a clause, such as "this machine has".
@@ -40,24 +38,21 @@ class Machine:
     """
 
     memory: float
-    disk: float
     words: str
     hint: str = ""
 
 
 # Of a machine that is elsewhere nothing is known but that none has more.
-LARGEST = Machine(memory=64 * 2.0**40, disk=2.0**60, words="no node of a cluster has more than")
+LARGEST = Machine(memory=64 * 2.0**40, words="no node of a cluster has more than")
 
 
-def this_machine(results: Path) -> Machine:
-    """Return what this machine has, or the container that limits this process; the folder ``results`` need not exist."""
-    there = next(folder for folder in (results, *results.parents) if folder.exists())
+def this_machine() -> Machine:
+    """Return what this machine has, or the container that limits this process."""
     limits = [psutil.virtual_memory().total]
     for path in map(Path, CGROUPS):
         with suppress(OSError, ValueError):  # no limit, or no such file
             limits.append(int(path.read_text()))
-    hint = "; --address HOST:PORT runs the sweep on a cluster"
-    return Machine(min(limits), shutil.disk_usage(there).total, "this machine has", hint)
+    return Machine(min(limits), "this machine has", "; --address HOST:PORT runs the sweep on a cluster")
 
 
 @dataclass(frozen=True)
@@ -70,42 +65,22 @@ class Need:
     bytes: float
 
 
-def course_problems(sweep: Sweep, machine: Machine) -> list[ConfigProblem]:
-    """Return what the machine has not enough of, as far as it can be told before the data are loaded."""
-    problems: dict[ConfigProblem, None] = {}
-    for run in sweep.runs:
-        key, rounds, clients = ("base", "rounds"), run.rounds, run.data.config.clients
-        table = Need(key, rounds, "tables of that many rounds", float(rounds) * ROW)
-        history = Need(key, rounds, f"the models of {clients} clients in each", float(rounds) * clients * ASSIGNED)
-        if sentence := _excess([table], machine.disk, machine) or _excess([history], machine.memory, machine):
-            problems[sweep.problem(sentence[1], *key)] = None
-    return list(problems)
-
-
 def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
     """Return the function that says, in sentences with a key inside ``base``, why a trial cannot be held."""
 
     def shortages(run: Run, source: Source) -> list[str]:
-        place = placement(sweep.resources, run.training.config)
-        short = _excess(needs_of(run, source, place), machine.memory, machine)
-        if short is None:
-            return []
-        (top, *inner), sentence = short
-        return [f"{'.'.join(map(str, inner))}: {sentence}" if top == "base" else f"{top}.{inner[0]} {sentence}"]
+        total = 0.0
+        for need in needs_of(run, source, placement(sweep.resources, run.training.config)):
+            total += need.bytes
+            if total > machine.memory:
+                beside = f", {decimal(round(total))} with what is needed besides" if total > 1.01 * need.bytes else ""
+                asked = f"{format_value(need.value)} asks for {need.what}: {decimal(round(need.bytes))}{beside}"
+                sentence = f"{asked}; {machine.words} {decimal(round(machine.memory))}{machine.hint}"
+                (top, *inner) = need.key
+                return [f"{'.'.join(map(str, inner))}: {sentence}" if top == "base" else f"{top}.{inner[0]} {sentence}"]
+        return []
 
     return shortages
-
-
-def _excess(needs: list[Need] | Iterator[Need], limit: float, machine: Machine) -> tuple[Key, str] | None:
-    """Return the key and the sentence of the need with which all so far are more than ``limit``; None if there is none."""
-    total = 0.0
-    for need in needs:
-        total += need.bytes
-        if total > limit:
-            beside = f", {decimal(round(total))} with what is needed besides" if total > 1.01 * need.bytes else ""
-            asked = f"{format_value(need.value)} asks for {need.what}: {decimal(round(need.bytes))}{beside}"
-            return need.key, f"{asked}; {machine.words} {decimal(round(limit))}{machine.hint}"
-    return None
 
 
 def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
@@ -115,6 +90,8 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     cohort = clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
     together = math.ceil(min(training.block_size, clients) * cohort / clients)  # of a block, on average
     busy = min(place.actors, -(-clients // training.block_size), cohort)
+    history = float(run.rounds) * clients * ASSIGNED
+    yield Need(("base", "rounds"), run.rounds, f"the models of {clients} clients in that many rounds", history)
     each = run.data.config.examples_per_client or max(1, len(source.train) // clients)
     plan = float(training.epochs) * each * POSITION * together
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"

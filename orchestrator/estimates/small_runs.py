@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from algorithms.core.messages import Assignment, Ints, gather
+from algorithms.core.messages import Assignment, Ints
 from algorithms.core.network import Network
 from algorithms.engine import block, server
+from algorithms.engine import round as engine
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
-from datasets.federation import DataError, Examples, Federation, Source
+from datasets.federation import DataError, Examples, Federation
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
 from orchestrator.trial.attack_round import attack_named, of_kind
@@ -32,8 +33,11 @@ LIMIT = 6.0  # seconds of all steps of a sweep, after which similar ones are tak
 GROWTH = 4  # how many times as long a try is expected to take as the one before, with twice the clients and examples
 CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
 MOST_STEPS = 8  # products with the Hessian, of a search that is then taken to need half of those that it may make
-MOST_PASSES = 4  # of local training over all examples of a client
+MOST_PASSES = 2  # of local training, so that beginning a client counts less
 MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have 600 000
+
+Step = tuple[float, Callable[[], Any]]
+"""The number of units of a step, and what does it."""
 
 
 class SmallRuns:
@@ -43,8 +47,7 @@ class SmallRuns:
         """Begin without any measurement; ``root_of`` returns the folder of a run's data."""
         self.root_of, self.spent = root_of, 0.0
         self._seconds: dict[str, dict[str, float]] = {}
-        self._source: tuple[str, Source | None, float] = ("", None, 0.0)
-        self._data: tuple[str, Federation | None, float] = ("", None, 0.0)
+        self._latest: dict[str, tuple[str, Any, float]] = {}
 
     def data(self, run: Run) -> tuple[Federation, float]:
         """Return the run's federation, or a part of its clients if they have many examples, and the seconds it took.
@@ -52,65 +55,49 @@ class SmallRuns:
         Raises:
             DataError: the data cannot be partitioned as the run asks.
         """
-        clients = run.data.config.clients
-        run, root = with_fewer_clients(run, MOST_EXAMPLES), self.root_of(run)
-        wanted = federation_key(run, root)
-        if self._data[0] != wanted:
-            self._data = ("", None, 0.0)  # two federations at a time may not fit into memory
-            if self._source[0] != (key := repr((run.data, root))):
-                self._source, started = ("", None, 0.0), time.perf_counter()
-                source = run.data.module.load(run.data.config, root, True)
-                self._source = key, source, time.perf_counter() - started
+        clients, config = run.data.config.clients, run.data.config
+        if config.examples_per_client and not of_kind(run, "updates"):  # such an attack needs all clients
+            most = max(run.training.config.block_size, MOST_EXAMPLES // config.examples_per_client)
+            run = replace(run, data=replace(run.data, config=config.model_copy(update={"clients": min(clients, most)})))
+        root, load = self.root_of(run), run.data.module.load
+        source, loading = self._timed("source", repr((run.data, root)), lambda: load(run.data.config, root, True))
+        data, dealing = self._timed("data", federation_key(run, root), lambda: partition_data(run, root, source))
+        return data, loading + dealing * clients / run.data.config.clients
+
+    def _timed(self, kind: str, key: str, make: Callable[[], Any]) -> tuple[Any, float]:
+        """Return what was made last of a kind, or make another if its key differs, and the seconds that it took."""
+        if self._latest.get(kind, ("",))[0] != key:
+            self._latest.pop(kind, None)  # two at a time may not fit into memory
             started = time.perf_counter()
-            partitioned = partition_data(run, root, self._source[1])
-            took = (time.perf_counter() - started) * clients / run.data.config.clients
-            self._data = wanted, partitioned, took
-        data = self._data[1]
-        assert data is not None
-        return data, self._source[2] + self._data[2]
+            self._latest[kind] = key, make(), time.perf_counter() - started
+        return self._latest[kind][1:]
 
     def rate(self, run: Run, data: Federation) -> counts.Rate:
         """Return the function that times a step of a run, unless a trial before had the same one.
 
         Once `LIMIT` is spent, a similar one stands for it: another setting of the same components on the same data set.
         """
-        small = Small(run, data)
-        training = {
-            name: value for name, value in run.training.to_dict().items() if name not in ("epochs", "lr", "lr_decay")
-        }
+        small, unread = Small(run, data), ("epochs", "lr", "lr_decay")
+        training = {name: value for name, value in run.training.to_dict().items() if name not in unread}
 
         def rate(step: str, attack: str = "") -> float:
-            components: dict[str, Any] = {
+            settings: dict[str, Any] = {
                 "train": (training, run.objective),
                 "curve": run.curvature,
                 "serve": (run.aggregation, run.privacy),
                 "attack": (attack and attack_named(run, attack), run.data),
             }
             names = (step, attack, run.model, data.name, step == "train" and (run.training.name, run.objective.name))
-            similar, key = self._seconds.setdefault(repr(names), {}), repr(components.get(step))
+            similar, key = self._seconds.setdefault(repr(names), {}), repr(settings.get(step))
             if similar and self.spent >= LIMIT:
                 return similar.get(key, next(reversed(similar.values())))
             if key not in similar:
                 started = time.perf_counter()
-                multiply_with_one_thread()
-                torch.set_num_threads(run.training.config.threads)
-                similar[key] = getattr(small, step)(*filter(None, [attack]))
+                similar[key] = small.rate(step, attack)
                 self.spent += time.perf_counter() - started
             return similar[key]
 
         return rate
-
-
-def with_fewer_clients(run: Run, most: int) -> Run:
-    """Return ``run`` with a part of its clients, if each has a given number of examples and all have more than ``most``.
-
-    An attack on updates needs all of them.
-    """
-    config = run.data.config
-    if not config.examples_per_client or of_kind(run, "updates"):
-        return run
-    clients = min(config.clients, max(run.training.config.block_size, most // config.examples_per_client))
-    return replace(run, data=replace(run.data, config=config.model_copy(update={"clients": clients})))
 
 
 def in_small(data: Federation, clients: int, examples: int) -> Federation:
@@ -121,8 +108,8 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     rows = np.concatenate([at + np.arange(size) for at, size in zip(data.offsets, sizes, strict=False)])
 
     def of_those(part: Examples, owner: Ints) -> tuple[Examples, Ints]:
-        kept = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
-        return part[kept], owner[kept]
+        some = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
+        return part[some], owner[some]
 
     test, test_owner = of_those(data.test, data.test_owner)
     nonmembers, nonmember_owner = of_those(data.nonmembers, data.nonmember_owner)
@@ -155,34 +142,30 @@ def fixed(_purpose: str, *place: int) -> np.random.Generator:
 
 @dataclass(frozen=True, eq=False)
 class Small:
-    """The steps of a run on a part of its federation; each public one returns the seconds of a unit, see `counts.Rate`."""
+    """The steps of a run on a part of its federation, one for each of `counts.Rate`."""
 
     run: Run
     data: Federation
 
-    @cached_property
-    def network(self) -> Network:
-        """The network, which is refilled."""
-        return Network(self.run.model, self.data.shape, self.data.classes)
-
-    def grow(self, attempt: Callable[[Federation], tuple[float, float]], clients: int = CLIENTS) -> float:
-        """Do a step on more and more of the data, from so many ``clients`` on; return the seconds of a unit, at best.
-
-        ``attempt`` does the step on a federation, and returns the number of its units and the seconds that it took.
+    def rate(self, step: str, attack: str = "") -> float:
+        """Do a step on more and more of the data; return the seconds of a unit, at best.
 
         Raises:
             DataError: the data are unsuitable, all of them, too.
         """
+        multiply_with_one_thread()
+        torch.set_num_threads(self.run.training.config.threads)
+        most = self.run.training.config.block_size if block.trains_together(self.run) else 1
+        clients = {"train": most, "curve": 1}.get(step, CLIENTS)
         each, size, spent = list[float](), 1, 0.0
         while True:
-            small = in_small(self.data, clients * size, EXAMPLES * size)
+            small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
             try:
+                units, work = getattr(self, step)(small, *filter(None, [attack]))
                 if not each:  # the very first call also loads code
-                    attempt(small)
-                started = time.perf_counter()
-                units, took = attempt(small)
+                    work()
+                each.append(seconds_of(work) / units)
                 whole = time.perf_counter() - started
-                each.append(took / max(1.0, units))
                 spent += whole
                 if small is self.data or spent + GROWTH * whole > EACH:
                     return min(each)
@@ -191,86 +174,77 @@ class Small:
                     raise
             size *= 2
 
-    @property
-    def _start(self) -> Any:
+    @cached_property
+    def network(self) -> Network:
+        """The network, which is refilled."""
+        return Network(self.run.model, self.data.shape, self.data.classes)
+
+    @cached_property
+    def light(self) -> Run:
+        """The run with few local passes, and with few products where it measures curvatures."""
+        training, curvature = self.run.training, self.run.curvature
+        passes = {"epochs": max(1, min(MOST_PASSES, training.config.epochs))}
+        limits = {name: min(MOST_STEPS, getattr(curvature, name)) for name in ("power_steps", "probes")}
+        training = replace(training, config=training.config.model_copy(update=passes))
+        return replace(self.run, rounds=1, training=training, curvature=curvature.model_copy(update=limits))
+
+    @cached_property
+    def start(self) -> Any:
+        """Initial weights."""
         return self.network.initial(np.random.default_rng(0))
 
-    def _assignment(self, clients: int) -> Assignment:
+    def _inputs(self, data: Federation, clients: int | None = None) -> Any:
+        """What the first clients of a federation are trained with, as one block."""
+        clients = clients or data.clients
         statistics = server.initial_statistics(self.run, clients)
-        return Assignment(range(clients), np.zeros(clients, np.int64), 0, statistics)
+        assigned = Assignment(range(clients), np.zeros(clients, np.int64), 0, statistics)
+        return self.light, data, self.network, [self.start], assigned
 
-    def _trained(self, data: Federation, passes: int = 1, clients: int | None = None) -> block.TrainedBlock:
-        """Train the first clients of a federation as one block, with ``passes`` local passes."""
-        config = self.run.training.config.model_copy(update={"epochs": passes})
-        run = replace(self.run, training=replace(self.run.training, config=config))
-        return block.train(run, data, self.network, [self._start], self._assignment(clients or data.clients), fixed)
+    def train(self, data: Federation) -> Step:
+        """Train a block of clients at once, or one client where they train one after another; by example and pass."""
+        clients = min(self.run.training.config.block_size, data.clients) if block.trains_together(self.run) else 1
+        units = self.light.training.config.epochs * float(data.sizes[:clients].sum())
+        return units, lambda: block.train(*self._inputs(data, clients), fixed)
 
-    def train(self) -> float:
-        """Train a block of clients at once, or one client where they train one after another."""
-        most = self.run.training.config.block_size if block.trains_together(self.run) else 1
+    def evaluate(self, data: Federation) -> Step:
+        """Evaluate a model on all clients' examples; by example."""
+        inputs = (self.run, data, self.network, range(data.clients), [self.start], fixed)
+        return len(data.train), lambda: block.evaluate(*inputs)
 
-        def attempt(data: Federation) -> tuple[float, float]:
-            clients = min(most, data.clients)
-            whole = (data.sizes[:clients] == self.data.sizes[:clients]).all()  # so that beginning a client counts less
-            passes = max(1, min(MOST_PASSES, self.run.training.config.epochs)) if whole else 1
-            units = passes * float(data.sizes[:clients].sum())
-            return units, seconds_of(lambda: self._trained(data, passes, clients))
-
-        return self.grow(attempt, most)
-
-    def evaluate(self) -> float:
-        """Evaluate a model on all clients' examples."""
-
-        def attempt(data: Federation) -> tuple[float, float]:
-            inputs = (self.run, data, self.network, range(data.clients), [self._start], fixed)
-            return len(data.train), seconds_of(lambda: block.evaluate(*inputs))
-
-        return self.grow(attempt)
-
-    def curve(self) -> float:
-        """Measure a client's curvature with few products, and scale it to half of those that its search may make."""
-        config = self.run.curvature
+    def curve(self, data: Federation) -> Step:
+        """Measure a client's curvature, by example; of long searches, half of the products that they may make count."""
+        config, trained = self.run.curvature, block.train(*self._inputs(in_small(data, 1, 2)), fixed)
         most = max(config.power_steps, config.probes if config.trace == "hutchinson" else 0)
-        limits = {name: min(MOST_STEPS, getattr(config, name)) for name in ("power_steps", "probes")}
-        run = replace(self.run, curvature=config.model_copy(update=limits))
+        units = min(int(data.sizes[0]), config.examples) / max(1.0, most / 2 / MOST_STEPS)
+        return units, lambda: block.measure_curvatures(self.light, data, self.network, [0], trained, fixed)
 
-        def attempt(data: Federation) -> tuple[float, float]:
-            inputs = (run, data, self.network, [0], self._trained(in_small(data, 1, 2)), fixed)
-            return min(int(data.sizes[0]), config.examples), seconds_of(lambda: block.measure_curvatures(*inputs))
+    def serve(self, data: Federation) -> Step:
+        """Make the next model of what a few clients send; by client."""
+        run, start, layout, everybody = self.light, self.start, self.network.layout, np.arange(data.clients)
+        inputs = self._inputs(in_small(data, data.clients, 2))
+        results = [engine.train_block(*inputs, engine.LocalStreams(fixed, fixed))]
+        clients = engine.Clients([everybody], lambda models, assigned: results, layout)
 
-        return self.grow(attempt, 1) * max(1.0, most / 2 / MOST_STEPS)
+        def work() -> None:
+            state = engine.begin(run, [start], data.clients)
+            state.assignment[:] = 0
+            draws = engine.Draws([server.draw_noise(run, layout.size, fixed("noise", 0))], [fixed("participation", 0)])
+            engine.advance(run, clients, state, everybody, draws)
 
-    def serve(self) -> float:
-        """Sum the updates of a few clients and make the next model of them."""
-        run, network, start, data = self.run, self.network, self._start, in_small(self.data, CLIENTS, 2)
-        trained, clients = self._trained(data), data.clients
-        curved = {name: np.arange(1.0, clients + 1) for name in ("lambda_max", "hessian_trace", "train_loss")}
-        statistics = {**server.initial_statistics(run, clients), **curved}
+        return data.clients, work
 
-        def step() -> None:
-            noise = server.draw_noise(run, network.layout.size, np.random.default_rng(0))
-            sums = block.sum_updates(run, trained, range(clients), [start], np.zeros(clients, np.int64), data.sizes)
-            server.step(run, server.begin(run, start), start, gather([sums[0]], network.layout, statistics), noise)
-
-        took = seconds_of(step)
-        return (took if took > EACH / 4 else seconds_of(step)) / clients  # the very first call also loads code
-
-    def attack(self, name: str) -> float:
-        """Attack the updates of a round, or a model; from a small federation the time is scaled with its examples."""
+    def attack(self, data: Federation, name: str) -> Step:
+        """Attack the updates of a round, or a model; the time for a small federation is scaled with its examples."""
         attack = attack_named(self.run, name)
         make = self._observe if "updates" in attack.module.KINDS else self._audit
-        return len(self.data.train) * self.grow(lambda data: (len(data.train), seconds_of(make(attack, data))))
+        return len(data.train) / len(self.data.train), make(attack, data)
 
     def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks the updates of a round."""
-        trained, start, assigned = (
-            self._trained(in_small(data, data.clients, 2)),
-            self._start,
-            self._assignment(data.clients),
-        )
-        again = partial(block.train_again, self.run, data, self.network, [start], assigned)
+        inputs = self._inputs(in_small(data, data.clients, 2))
+        trained, assigned, again = block.train(*inputs, fixed), inputs[-1], partial(block.train_again, *inputs)
         seen = SeenUpdates(
-            data, self.network, [start], assigned.chosen, trained.params, trained.buffers,
+            data, self.network, [self.start], assigned.chosen, trained.params, trained.buffers,
             range(data.clients), stream=fixed, round=0, train_again=again,
         )  # fmt: skip
 
@@ -282,11 +256,9 @@ class Small:
 
     def _audit(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks a model with shadow models that were trained for a single round, which does not count."""
-        config = self.run.training.config.model_copy(update={"epochs": 1})
-        run = replace(self.run, rounds=1, training=replace(self.run.training, config=config))
         cluster = Cluster(data, 0, np.arange(data.clients))
-        jobs = counts.shadow_jobs(run, cluster, attack, accuracy=0.0)
-        shadows = [attack.module.train_shadow(job, data, self.network, run) for job in jobs]
-        sent = [self._start], np.zeros(data.clients, np.int64), fixed
-        model = AttackedModel(cluster, self.network, self._start, shadows, np.random.default_rng(0), *sent)
+        jobs = counts.shadow_jobs(self.light, cluster, attack, accuracy=0.0)
+        shadows = [attack.module.train_shadow(job, data, self.network, self.light) for job in jobs]
+        sent = [self.start], np.zeros(data.clients, np.int64), fixed
+        model = AttackedModel(cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent)
         return lambda: attack.module.audit(attack.config, model)

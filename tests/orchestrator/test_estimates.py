@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from attacks import shadow_mia
-from datasets.federation import DataError, Federation
 from datasets.sources import digits
 from orchestrator.estimates import counts, small_runs
 from orchestrator.estimates.counts import Schedule
@@ -52,30 +51,27 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
     one = inline_trial(run, tmp_path)
     while not one.done:
         one.advance()
-    due, blocks = Schedule.of(run), 3
+    due, blocks = Schedule(run), 3
     trained = [args for method, args in done if method == "train"]
-    evaluated = [method for method, _ in done if method == "evaluate"]
-    predicted = [method for method, _ in done if method == "predict"]
-    assert len(trained) == due.done * blocks
-    assert (len(evaluated) / blocks, len(predicted) / run.clustering.config.clusters) == (due.on_clients, due.on_tests)
+    evaluated, predicted = (sum(method == name for method, _ in done) for name in ("evaluate", "predict"))
+    assert len(trained) == due.rounds * blocks
+    assert predicted == due.on_tests * run.clustering.config.clusters
+    assert evaluated <= due.on_clients * blocks < evaluated + 3 * blocks
     for attack in run.attacks:
+        times = due.times(attack.config.every)
         if "updates" in attack.module.KINDS:
-            assert sum(attack.name in args[2] for args in trained) == due.attacks[attack.name][0] * blocks
+            assert sum(attack.name in args[2] for args in trained) == times * blocks
         else:
-            clusters = run.clustering.config.clusters
-            times, _ = due.attacks[attack.name]
-            assert times <= len(audits) <= clusters * times
+            times, _ = due.on_models(attack.config.every)
+            assert times <= len(audits) <= run.clustering.config.clusters * times
 
 
-def test_the_first_of_very_many_rounds_stand_for_all():
-    attacks = [{"name": "shadow_mia", "every": 500}, {"name": "sia", "every": 10}]
-    few, many = (Schedule.of(a_run(rounds=rounds, evaluate_every=5, attacks=attacks)) for rounds in (1000, 10**15))
-    assert (few.done, few.on_tests) == (1000, 200) and few.attacks == {"shadow_mia": (2, 1500), "sia": (100, 50500)}
-    assert (many.done, many.on_tests) == (10**15, 200 * 10**12) and many.attacks["sia"][0] == 10**14
-    started = time.process_time()
+def test_very_many_rounds_are_counted_at_once():
+    few, many = (Schedule(a_run(rounds=rounds, evaluate_every=5)) for rounds in (1000, 10**15))
+    assert (few.rounds, few.on_tests, few.on_models(500), few.times(10)) == (1000, 200, (2, 1500), 100)
+    assert (many.rounds, many.on_tests, many.times(7)) == (10**15, 200 * 10**12, -(-(10**15) // 7))
     attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
     assert parts(a_run(rounds=10**15, objective="finp", attacks=attacks))["training"] == 1e15 * 8 * 12 * 2
-    assert time.process_time() - started < 20
 
 
 # Counts by hand
@@ -111,8 +107,8 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     single = parts(a_run(rounds=3, attacks=[attack | alone]))
     assert single["shadow models"] == 3 * (15 * size + 2 * size * 10)  # taken to stop halfway
     cia = parts(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]))
-    # Eight pairs of four federations, each as long as the run itself, whose models are looked at twice.
-    assert cia["replicas"] == 32 * (plain["training"] + plain["evaluation"] + 2 * size * 10)
+    # Eight pairs of four federations, each as long as the run itself.
+    assert cia["replicas"] == 32 * (plain["training"] + plain["evaluation"])
 
 
 def test_replicas_on_halves_are_part_of_it():
@@ -144,34 +140,9 @@ def test_a_small_federation_has_the_first_examples_of_the_first_clients():
     assert in_small(data, 8, 12) is data
 
 
-def test_a_step_grows_until_it_takes_long_enough_or_has_all_data(monkeypatch):
-    data = partition_data(a_run(data={"name": "digits", "clients": 8, "examples_per_client": 80}), Path())
-    small, now, tried = Small(a_run(), data), [0.0], list[int]()
-    monkeypatch.setattr(small_runs.time, "perf_counter", lambda: now[0])
-
-    def attempt(part: Federation) -> tuple[float, float]:
-        if len(part.train) < least:
-            raise DataError("too few")
-        tried.append(len(part.train))
-        now[0] += each * tried[-1]
-        return tried[-1], each * tried[-1]
-
-    least = 0
-    for each, seen in ((1e-6, {16, 64, 256, 512, 640}), (0.004, {16, 64}), (10.0, {16})):
-        tried.clear()
-        assert small.grow(attempt) == pytest.approx(each) and set(tried) == seen
-    tried.clear()
-    least = 640
-    assert small.grow(attempt) and set(tried) == {640}
-    least = 641
-    with pytest.raises(DataError):
-        small.grow(attempt)
-
-
 def test_what_trials_have_in_common_is_timed_once(monkeypatch):
     timed: list[str] = []
-    for step in ("train", "evaluate", "serve"):
-        monkeypatch.setattr(Small, step, lambda self, step=step: timed.append(step) or 1.0)
+    monkeypatch.setattr(Small, "rate", lambda self, step, attack: timed.append(step) or 1.0)
     small = SmallRuns(lambda run: Path())
 
     def rates(**given: Any) -> None:

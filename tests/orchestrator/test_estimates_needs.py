@@ -20,12 +20,12 @@ from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import placement
 from orchestrator.config.sweep_file import Resources, Sweep, parse_sweep
 from orchestrator.estimates import needs
-from orchestrator.estimates.needs import Machine, this_machine
+from orchestrator.estimates.needs import Machine
 from tests.support.estimated import a_run
 from tests.support.own_modules import Plain
 
 GB = 10**9
-SMALL = Machine(memory=16 * GB, disk=100 * GB, words="this machine has")
+SMALL = Machine(memory=16 * GB, words="this machine has")
 SLIM = {"model": {"name": "mlp", "hidden": [9]}}  # 64 inputs and 10 classes: 65 * 9 + 10 * 10 = 685 parameters
 
 
@@ -88,8 +88,7 @@ def a_sweep(**given: Any) -> Sweep:
 
 def refusals(machine: Machine = SMALL, **given: Any) -> list[str]:
     sweep = a_sweep(**given)
-    course = needs.course_problems(sweep, machine)
-    return list(map(str, course or data_problems(sweep, download=False, misfits=needs.fits(sweep, machine))))
+    return list(map(str, data_problems(sweep, download=False, misfits=needs.fits(sweep, machine))))
 
 
 def test_the_field_that_no_machine_can_hold_is_refused_with_the_estimate() -> None:
@@ -100,7 +99,7 @@ def test_the_field_that_no_machine_can_hold_is_refused_with_the_estimate() -> No
     (passes,) = refusals(training={"epochs": 10**9})
     assert "base.training.epochs: 1000000000 asks for the batches of 1e+09 passes over" in passes
     (rounds,) = refusals(rounds=2**63 - 1)
-    assert "base.rounds: 9223372036854775807 asks for tables of that many rounds: 922.3 EB" in rounds
+    assert "base.rounds: 9223372036854775807 asks for the models of 8 clients in that many rounds: 147.6 EB" in rounds
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,8 @@ def test_what_is_merely_large_is_not_refused(given: dict[str, Any]) -> None:
 
 def test_the_refusal_depends_on_the_machine() -> None:
     large = {"model": {"name": "mlp", "hidden": [10**9]}}
-    assert refusals(Machine(10**15, 10**15, "it has"), **large) == []
-    assert "it has 1.0 kB" in refusals(Machine(1000, 10**15, "it has"))[0]
+    assert refusals(Machine(10**15, "it has"), **large) == []
+    assert "it has 1.0 kB" in refusals(Machine(1000, "it has"))[0]
 
 
 def test_parameters_are_counted_without_being_made() -> None:
@@ -135,11 +134,6 @@ def test_a_model_that_many_trials_have_is_counted_once(monkeypatch: pytest.Monke
     forget()
     assert needs.parameters(a_run(model=model), (1, 8, 8), 10) == 700
     assert len(counted) == 6  # whose code may have been edited
-
-
-def test_this_machine_has_memory_and_a_disk(tmp_path: Path) -> None:
-    here = this_machine(tmp_path / "not" / "there")
-    assert 10**8 < here.memory < 10**14 and here.disk > 10**8
 
 
 @pytest.mark.usefixtures("own_modules")

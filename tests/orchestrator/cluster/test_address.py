@@ -154,8 +154,8 @@ LARGE = "name: large\nbase: {rounds: 2, data: {name: digits, clients: 8}, model:
 
 
 def test_a_dry_run_does_not_measure_this_machine_where_a_run_would_use_a_cluster(served, tmp_path, monkeypatch):
-    small = replace(this_machine(tmp_path), memory=16e9)
-    monkeypatch.setattr(commands, "this_machine", lambda results: small)
+    small = replace(this_machine(), memory=16e9)
+    monkeypatch.setattr(commands, "this_machine", lambda: small)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     sweep, dry = parse_sweep(LARGE, Path("large.yaml")), Choices(tmp_path / "results", dry=True)
