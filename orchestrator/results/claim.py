@@ -49,16 +49,12 @@ class Claim:
 
     def __init__(self, folder: Folder) -> None:
         """Claim a folder, which is made if needed. Raises FolderError if it cannot be made, or another process has it."""
-        made = [path for path in (folder.path, *folder.path.parents) if not path.exists()]
         try:
             with refusals(folder.path, "cannot be used"):
                 folder.path.mkdir(parents=True, exist_ok=True)
                 flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
                 self._lock = os.fdopen(os.open(folder.path / LOCK, flags, 0o666), "r+b", buffering=0)
         except WriteError as error:
-            for path in made:
-                with suppress(OSError):
-                    path.rmdir()
             raise FolderError(str(error)) from error
         if owner := _taken(folder, self._lock, fcntl.LOCK_EX):
             self.release()

@@ -28,6 +28,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 DAMAGED = ".damaged"  # is added to the name of what was set aside
 GROWING = ".grows"  # ends the name of a part that is added to; bytes beyond its size in the manifest do not count
+CONTENT = "content"  # the part of an entry of a cache
 DIGEST_BYTES = 16
 THREADS = 8  # hashing and reading give up the interpreter's lock
 
@@ -215,6 +216,32 @@ def quarantine(path: Path) -> Path:
     with refusals(path, "is damaged and cannot be set aside"):
         os.rename(path, aside)
     return aside
+
+
+def stored(cache: Path, key: str) -> bytes | None:
+    """Return the content of an entry of a sweep's cache; None if it is not there or damaged.
+
+    Entries are what attacks have trained, which all trials of the sweep share: a folder with one part each, named by the
+    hash of all that its content depends on.
+    """
+    try:
+        return read_manifest(cache / key, key).read(CONTENT)
+    except (FileNotFoundError, DamageError):
+        return None
+
+
+def cached(cache: Path, key: str, make: Callable[[], bytes]) -> bytes:
+    """Return the content of an entry, which is made if it is not there or damaged. Raises WriteError.
+
+    Two processes may make the same entry at once; both write the same bytes.
+    """
+    if (content := stored(cache, key)) is None:
+        log, content = Log(cache / key, key), make()
+        if os.path.lexists(log.path) and not log.path.is_dir():
+            log.path.unlink()
+        log.append(CONTENT, content)
+        log.finish({})
+    return content
 
 
 def _content(path: Path, may_miss: bool = False) -> bytes:

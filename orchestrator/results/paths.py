@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.log import MANIFEST, read_manifest
+from orchestrator.results.log import MANIFEST
 
 TABLES = ("rounds", "clients", "attacks", "scores", "roc")
 
@@ -38,9 +38,7 @@ class TrialFolder:
         self.config = path / "config.yaml"  # the resolved run
         self.model = path / "model.safetensors"  # the final weights
         self.error = path / "error.txt"  # the traceback of a trial that failed
-        self.state = (
-            path / "state"
-        )  # what only an unfinished trial needs: its state, and the rows of its tables by round
+        self.state = path / "state"  # of an unfinished trial: its state, and the rows of its tables by round
 
     def table(self, name: str) -> Path:
         """The file of one of `TABLES`."""
@@ -58,15 +56,6 @@ class Folder:
         self.report = path / "report"  # tables and figures
         self.cache = path / "cache"  # shadow models and replicas, which all trials of the sweep share
         self.tracking = path / "tracking.json"  # which MLflow has been given these results
-
-    def identity(self) -> str:
-        """The id of the sweep, which stays the same if the folder is moved and differs for a new folder at the same path.
-
-        Raises:
-            FileNotFoundError: the folder holds no sweep.
-            DamageError: its manifest is not what was saved.
-        """
-        return str(read_manifest(self.path).facts["id"])
 
     def trial(self, trial_id: str) -> TrialFolder:
         """The folder of one trial; it need not exist. Raises FolderError if the id is none."""

@@ -30,21 +30,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """End processes; list the caches, ask and delete them; return the exit code."""
     from orchestrator.cluster.orphans import end_orphans
-    from orchestrator.results.cache import Cache
+    from orchestrator.results.claim import Claim
     from orchestrator.results.paths import FolderError
     from orchestrator.results.sweeps import sweeps_in
+    from orchestrator.results.writing import remove_folder
 
     sweeps = sweeps_in(options.folder) if options.folder else []
     print("\n".join(end_orphans() or ["no killed run has left processes behind"]))
     if options.folder is None:
         return FINISHED
-    caches = [cache for sweep in sweeps if (cache := Cache(sweep)).entries]
+    caches = [sweep for sweep in sweeps if any(sweep.cache.glob("*"))]
     if not caches:
         print("there is nothing to delete: no shadow models and no replicas")
         return FINISHED
-    width = max(len(cache.sweep.name) for cache in caches)
-    for cache in caches:
-        print(f"{cache.sweep.name:{width}}  {cache.entries:>6} entries  {cache.size / 1e6:>8.1f} MB")
+    width = max(len(sweep.name) for sweep in caches)
+    for sweep in caches:
+        size = sum(file.lstat().st_size for file in sweep.cache.rglob("*") if not file.is_dir())
+        print(f"{sweep.name:{width}}  {len(list(sweep.cache.iterdir())):>6} entries  {size / 1e6:>8.1f} MB")
     if not options.yes and sys.stdin.isatty():
         print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
         with suppress(EOFError):
@@ -53,12 +55,12 @@ def execute(options: argparse.Namespace) -> int:
         print("nothing was deleted; --yes deletes without asking")
         return FINISHED
     code = FINISHED
-    for cache in caches:
+    for sweep in caches:
         try:
-            cache.remove()
+            with Claim(sweep):  # no run is at work
+                remove_folder(sweep.cache)
+            print(f"{sweep.name}: deleted")
         except (FolderError, OSError) as error:
             code = SOME_FAILED
-            print(f"{cache.sweep.name}: not deleted: {error}", file=sys.stderr)
-        else:
-            print(f"{cache.sweep.name}: deleted {cache.size / 1e6:.1f} MB")
+            print(f"{sweep.name}: not deleted: {error}", file=sys.stderr)
     return code

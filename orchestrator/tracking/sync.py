@@ -18,6 +18,7 @@ from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, P
 from PIL import Image
 
 from orchestrator.config.errors import ConfigError
+from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
@@ -55,7 +56,7 @@ class MlflowSweep:
 
     def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:
         self.folder, self.client = folder, client
-        self.identity = {SWEEP: folder.identity()}
+        self.identity = {SWEEP: str(read_manifest(folder.path).facts["id"])}
         self.experiment = self._experiment((artifacts / folder.name).as_uri() if artifacts else None)
 
     def sync(

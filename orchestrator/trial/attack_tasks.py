@@ -28,7 +28,7 @@ from attacks import _halves
 from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, ShadowJob, World
 from datasets.federation import Federation
 from orchestrator.config.run import trial_id
-from orchestrator.results.cache import cached, stored
+from orchestrator.results.log import cached, stored
 from orchestrator.results.paths import Folder
 from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
 from orchestrator.trial.client_actors import ClientActor, LocalClients

@@ -7,9 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load, save
 
 from orchestrator.commands import Choices
 from orchestrator.config.errors import ConfigError
@@ -173,15 +171,6 @@ def test_the_sweeps_own_manifest_and_what_follows_from_it(finished: Path, tmp_pa
             (results / "tiny" / name).rmdir()
         ends_alike(finished, results)
         assert len(Folder(results / "tiny").trials()) == 1
-
-
-def test_a_state_that_is_another_trials_is_not_believed(interrupted: dict[str, Path], finished: Path, tmp_path: Path):
-    shutil.copytree(interrupted["two rounds"], tmp_path / "results")
-    (trial,) = Folder(tmp_path / "results" / "tiny").trials()
-    state = next(trial.state.glob("state-*"))
-    arrays = load(state.read_bytes())
-    state.write_bytes(save({name: np.zeros_like(array) for name, array in arrays.items()}))
-    ends_alike(finished, tmp_path / "results")
 
 
 class TestSecretNoise:

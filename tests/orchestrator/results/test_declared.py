@@ -16,7 +16,7 @@ from orchestrator.config.own_code import install
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report import write_report
 from orchestrator.report.vocabulary import component_label
-from orchestrator.results.declared import believe, declared
+from orchestrator.results.declared import believe
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
 
@@ -128,11 +128,6 @@ def test_code_that_is_installed_afterwards_speaks_for_itself(
 def test_a_saved_declaration_does_not_stand_for_a_component_of_ours() -> None:
     believe([{"room": "attacks", "name": "sia", "LABEL": "not ours", "METRICS": [], "PRESETS": {}}])
     assert component_label("attacks.0", "sia") != "not ours"
-
-
-def test_without_own_code_nothing_is_declared() -> None:
-    forget_code()
-    assert declared() == []
 
 
 def test_an_own_model_is_built_where_its_code_is_named(own: tuple[Path, dict[str, bytes]]) -> None:

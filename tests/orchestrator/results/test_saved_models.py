@@ -11,16 +11,13 @@ import yaml
 from safetensors.numpy import save_file
 from torch import nn
 
-import fedpriv
 from algorithms.core.network import Network
 from datasets.components import Component, components
 from orchestrator.config.errors import ConfigError, validate
-from orchestrator.config.own_code import install
-from orchestrator.results.paths import Folder, TrialFolder
+from orchestrator.results.paths import TrialFolder
 from orchestrator.results.saved_models import MODELS, saved_models
-from tests.support.own_code import written
 from tests.support.own_modules import CLASSES
-from tests.support.synthetic_results import seal, write_sweep
+from tests.support.synthetic_results import seal
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
 
@@ -101,30 +98,3 @@ def test_a_model_that_cannot_be_built_again_is_refused(tmp_path, changed, words)
 
 def test_a_trial_without_models_has_none(tmp_path):
     assert saved_models(TrialFolder(tmp_path)) == {}
-
-
-def test_results_take_the_code_that_builds_a_model(tmp_path, monkeypatch):
-    code = "from torch import nn\n\n\nclass Net(nn.Sequential):\n    def __init__(self, classes):\n        "
-    written(tmp_path, {"saved_nets_.py": code + "super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"})
-    folder = write_sweep(tmp_path / "sweep", {"clustering.name": ["ifca"]})
-    trial = next(iter(Folder(folder).trials()))
-    config = yaml.safe_load(trial.config.read_text())
-    install([tmp_path / "saved_nets_.py"])
-    network = saved(trial, "imported", {"callable": "saved_nets_:Net"})
-    install(())
-    trial.config.write_text(yaml.safe_dump({**config, "model": {"name": "imported", "callable": "saved_nets_:Net"}}))
-    seal(trial.path)
-    results = fedpriv.load(folder)
-    monkeypatch.chdir(tmp_path)
-    try:
-        with pytest.raises(fedpriv.ConfigError, match="saved_nets_:Net") as refused:
-            results.model()
-        assert "fedpriv.load(folder, code=...)" in str(refused.value)
-        with pytest.raises(fedpriv.ConfigError, match=r"code: .*/nothing\.py does not exist"):
-            fedpriv.load(folder, code="nothing.py").model()
-        module = fedpriv.load(folder, code="saved_nets_.py").model()
-        x = np.random.default_rng(0).random((6, *SHAPE), dtype=np.float32)
-        with torch.no_grad():
-            assert module(torch.from_numpy(x)).numpy().tobytes() == network.logits(x).tobytes()
-    finally:
-        install(())
