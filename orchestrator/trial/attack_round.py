@@ -168,26 +168,16 @@ def attack_named(run: Run, name: str) -> AttackComponent:
 
 def models_due(run: Run, round_: int) -> list[AttackComponent]:
     """Return the attacks on models that are made before round ``round_``; after the last round, all of them."""
-    return [one for one in of_kind(run, "models") if _due(run, one, round_)] if round_ else []
+    return [attack for attack in of_kind(run, "models") if round_ and _due(run, attack, round_)]
 
 
 def updates_due(run: Run, round_: int) -> list[AttackComponent]:
     """Return the attacks on updates that are made in round ``round_``, counted from 0."""
-    return [one for one in of_kind(run, "updates") if _due(run, one, round_ + 1)]
+    return [attack for attack in of_kind(run, "updates") if _due(run, attack, round_ + 1)]
 
 
 def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:
     return rounds_done % attack.config.every == 0 or rounds_done == run.rounds
-
-
-def own_risks(before: NDArray[np.float64], findings: Findings, clusters: int) -> NDArray[np.float64]:
-    """Return the risk that each client's own attack found for every model [clients, clusters]; empty: none attacked."""
-    risks = before
-    for _, _, cluster, audit in findings.audits:
-        if audit.own_risks is not None:
-            risks = risks.copy() if risks.size else np.full((len(audit.own_risks), clusters), np.nan)
-            risks[:, cluster] = audit.own_risks
-    return risks
 
 
 def risk_signal(run: Run) -> str | None:

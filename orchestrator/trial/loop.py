@@ -26,15 +26,14 @@ from algorithms.engine import canary_audit, lone_canaries, server
 from algorithms.engine import round as engine
 from algorithms.engine.canary_audit import Panel
 from algorithms.interfaces import Metrics, Run, State
-from attacks.interfaces import Audit, Exposure
+from attacks.interfaces import Exposure
 from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.tables import as_table
-from orchestrator.trial import attack_round, metric_rows, risk_rows
+from orchestrator.trial import attack_round, metric_rows
 from orchestrator.trial.attack_round import ClusterModels, Findings, FinishedRun, of_kind
 from orchestrator.trial.client_actors import ClientPool, Job, LocalClients, client_blocks, prediction_jobs
 from orchestrator.trial.random_streams import of_start, run_stream, stream
-from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.saved import Saved
 from orchestrator.trial.state import RunState
 from orchestrator.trial.worker_session import Setup
@@ -92,7 +91,11 @@ class Rounds:
         self.blocks = client_blocks(self.data.clients, run.training.config.block_size)
         self.layout: Layout = self.clients.run(self.setup, [Job("layout", ())])[0]
         self.audit = ReleaseAudit(run, self.layout.size, self.data.sizes)
-        self.state = start if isinstance(start, RunState) else self._begin(start)
+        if isinstance(start, RunState):
+            self.state = start
+        else:
+            self.state = self.fresh(start)
+            self._evaluate(0)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return every model's arrays by name, ``<model>.<array>``, for a torch module of the same shape."""
@@ -112,13 +115,16 @@ class Rounds:
         # 1. The server attacks its own models, and publishes the risk with them.
         findings = self._attack(round_)
         # 2. Every client chooses a model, those of the cohort train it, and the server updates it.
-        self._choose(round_)
+        risks = state.published_risks, state.assignment, self.data.classes
+        view = View(state.selection, *risks, state.own_risks if state.own_risks.size else None)
+        state.assignment, self.costs = self.choose(round_, view)
         noise, visiting = self._noise(), [self._stream("participation", round_, 1)] * len(state.models)
         clients = engine.Clients(self.blocks, self._train, self.layout)
-        results, steps = engine.advance(self.run, clients, state, self._cohort(), noise, visiting, self._fork())
+        sampled, rate = self._stream("participation", round_), self.run.participation_rate
+        cohort = server.sample_cohort(self.run.participation, rate, self.data.clients, sampled)
+        results, steps = engine.advance(self.run, clients, state, cohort, noise, visiting, self._fork())
         metrics = self._spend(steps, results)
         # 3. The updates that the server received are attacked, too.
-        cohort = [client for result in results for client in result.clients]
         took_part = np.where(np.isin(np.arange(self.data.clients), cohort), state.assignment, -1).astype(np.int16)
         state.history = np.vstack([state.history.reshape(-1, self.data.clients), took_part])
         if results:
@@ -130,11 +136,6 @@ class Rounds:
             findings += self._attack(state.round)
             findings.exposures += self._replicate()
         self._record(findings, metrics, seconds)
-
-    def _begin(self, start: int) -> RunState:
-        self.state = self.fresh(start)
-        self._evaluate(0)
-        return self.state
 
     def fresh(self, start: int) -> RunState:
         """Make a fresh state, still without losses; its weights depend only on the seed and the initialization."""
@@ -164,38 +165,30 @@ class Rounds:
             audits = self.context.tasks.audit(self.setup, self.run, attack, self.data, models)
             for cluster, audit in audits.items():
                 findings.audits.append((attack.name, round_, cluster, audit))
+                if audit.own_risks is not None:
+                    if not state.own_risks.size:
+                        state.own_risks = np.full((self.data.clients, len(state.models)), np.nan)
+                    state.own_risks[:, cluster] = audit.own_risks
                 if attack.name == signal:
-                    self._publish(cluster, audit)
-        state.own_risks = attack_round.own_risks(state.own_risks, findings, len(state.models))
+                    risk, member = audit.published_risk, audit.examples().member
+                    undetermined = risk is None or math.isnan(risk)
+                    state.published_risks[cluster] = UNTRAINED_RISK if undetermined else risk
+                    state.measured_risks[cluster] = np.nan if audit.risk is None else audit.risk
+                    state.queried[cluster] = member.sum(), (~member).sum()
         return findings
-
-    def _publish(self, cluster: int, audit: Audit) -> None:
-        """Keep a model's risk; one that could not be determined is published like that of an untrained model."""
-        state, unknown = self.state, float("nan")
-        published = unknown if audit.published_risk is None else audit.published_risk
-        state.published_risks[cluster] = UNTRAINED_RISK if math.isnan(published) else published
-        state.measured_risks[cluster] = unknown if audit.risk is None else audit.risk
-        member = audit.examples().member
-        state.queried[cluster] = member.sum(), (~member).sum()
 
     def _replicate(self) -> list[tuple[str, int, Exposure]]:
         """Make the attacks that train whole federations, after the last round."""
         run, state, tasks = self.run, self.state, self.context.tasks
         names = tuple(metric_rows.name_models(self._snapshot()))
         original = FinishedRun(state.models, names, state.assignment, state.history, state.start)
-        found = [(one.name, tasks.replicate(self.setup, run, one)) for one in of_kind(run, "replicas")]
-        found += [(one.name, tasks.halve(self.setup, run, one, self.data, original)) for one in of_kind(run, "halves")]
-        return [(name, run.rounds, exposure) for name, exposure in found if exposure is not None]
+        exposures = [(attack.name, tasks.replicate(self.setup, run, attack)) for attack in of_kind(run, "replicas")]
+        for attack in of_kind(run, "halves"):
+            exposures.append((attack.name, tasks.halve(self.setup, run, attack, self.data, original)))
+        return [(name, run.rounds, exposure) for name, exposure in exposures if exposure is not None]
 
     def _snapshot(self) -> metric_rows.Snapshot:
         return metric_rows.Snapshot(self.data, self.state, self.preferences, self.outputs, self.costs)
-
-    def _choose(self, round_: int) -> None:
-        """Let every client choose its model."""
-        state = self.state
-        known = state.selection, state.published_risks, state.assignment
-        view = View(*known, self.data.classes, state.own_risks if state.own_risks.size else None)
-        state.assignment, self.costs = self.choose(round_, view)
 
     def _train(self, models: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
         """Train the blocks of the cohort on the actors."""
@@ -209,11 +202,6 @@ class Rounds:
     def _stream(self, purpose: str, *place: int) -> np.random.Generator:
         """Return the generator of one of the server's own draws; the place begins with the round."""
         return of_start(partial(run_stream, self.run), self.state.start)(purpose, *place)
-
-    def _cohort(self) -> Ints:
-        """Sample the clients that take part in the round."""
-        run, rng = self.run, self._stream("participation", self.state.round)
-        return server.sample_cohort(run.participation, run.participation_rate, self.data.clients, rng)
 
     def _noise(self, purpose: str = "noise") -> list[Normals | None]:
         """Draw the noise for each model while the clients train: that of the round, or that of the audit's fork."""
@@ -273,13 +261,16 @@ class Rounds:
         """Write the round's rows to the tables."""
         snapshot, state, last = self._snapshot(), self.state, self.state.round == self.run.rounds
         names = state.names = metric_rows.name_models(snapshot)
-        risk = ClientExposure(findings, attack_round.risk_signal(self.run), self.data)
+        risk = metric_rows.ClientExposure(findings, attack_round.risk_signal(self.run), self.data)
         row = {"round": state.round - 1} | metric_rows.round_row(snapshot)
         row |= metric_rows.slot_columns(metrics, names) | metric_rows.attack_columns(findings, names) | risk.columns()
         row |= {"attacked": bool(findings), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:
-            row |= metric_rows.validation_metrics(self.clients, self.setup, self.data, self.state)
+            if examples := len(self.data.validation):
+                jobs = prediction_jobs(self.clients.share(state.models), len(names), examples, "validation")
+                outputs = np.concatenate(self.clients.run(self.setup, jobs)).reshape(len(names), examples, -1)
+                row |= metric_rows.validation(outputs, self.data, state.assignment)
             tables["clients"] = metric_rows.client_rows(snapshot, findings, risk)
         if snapshot.evaluated and last:
             tables["roc"], row["auc_micro"] = metric_rows.roc_rows(snapshot)
@@ -287,7 +278,7 @@ class Rounds:
         if findings:
             rng = stream(self.run.seed, "resampling", state.round, 1)
             tables["attacks"] = metric_rows.attack_rows(findings, names) + risk.group_rows(rng)
-        if scores := risk_rows.score_columns(findings, names):
+        if scores := metric_rows.score_columns(findings, names):
             tables["scores"] = scores
         self.recent.append(as_table(tables["rounds"]))
         for table, rows in tables.items():

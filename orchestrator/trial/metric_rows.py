@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from algorithms.core.choices import Preferences
 from algorithms.curvature import ranking
 from algorithms.interfaces import Outcome, Run
-from algorithms.metrics import classification, fairness
+from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
-from attacks.metrics.membership import losses
+from attacks.metrics import intervals
+from attacks.metrics.client_risk import Attacked, client_risks, guessing, worst_by_chance
+from attacks.metrics.membership import CHANCE, losses
 from datasets.federation import Federation
-from orchestrator.trial import risk_rows
 from orchestrator.trial.attack_round import Findings
-from orchestrator.trial.client_actors import ClientPool, LocalClients, prediction_jobs
-from orchestrator.trial.risk_rows import ClientExposure
 from orchestrator.trial.state import RunState
-from orchestrator.trial.worker_session import Setup
 
+NAN = float("nan")
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
+FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 
 
 @dataclass(frozen=True)
@@ -103,19 +103,27 @@ def name_models(shot: Snapshot) -> list[str]:
 
 def round_row(shot: Snapshot) -> dict[str, Any]:
     """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an unmeasured risk) is omitted."""
-    state, data = shot.state, shot.data
-    row: dict[str, Any] = {"loss": float(of_own_model(state.losses, state.assignment).mean())}
-    row["train_accuracy"] = float(of_own_model(state.accuracies, state.assignment).mean())
+    state, data, used, names = shot.state, shot.data, shot.state.assignment, shot.names
+    groups = {name: data.groups == g for g, name in enumerate(data.group_names)}
+    row: dict[str, Any] = {"loss": float(of_own_model(state.losses, used).mean())}
+    row["train_accuracy"] = float(of_own_model(state.accuracies, used).mean())
     row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
-    row |= risk_rows.model_columns(state, shot.preferences, data) | risk_rows.moved_columns(state, data)
+    row |= _model_risks(state, shot.preferences, data)
+    if (
+        state.reference >= 0
+    ).all():  # who uses another model than the one chosen by loss alone when risk began to count
+        moved = state.reference != used
+        row["migrated"] = int(moved.sum())
+        row |= {f"moved_{name}": int(moved[who].sum()) for name, who in groups.items() if len(groups) > 1}
     if shot.two_groups:
-        gaps = sorting.loss_gap(state.losses, shot.names)[data.groups == 1]
-        row["purity"] = sorting.purity(state.assignment, data.groups, len(shot.names))
-        row["loss_gap"] = float(np.mean(gaps)) if len(gaps) else float("nan")
-        row |= risk_rows.own_client_columns(state, data)
+        gaps = sorting.loss_gap(state.losses, names)[data.groups == 1]
+        row["purity"] = sorting.purity(used, data.groups, len(names))
+        row["loss_gap"] = float(np.mean(gaps)) if len(gaps) else NAN
+        named = [(j, name) for j, name in enumerate(names) if name in groups]  # after a group, whose users are counted
+        row |= {f"own_clients_{name}": int((groups[name] & (used == j)).sum()) for j, name in named}
         row |= fairness.fairness(*_predictions_by_group(shot)) if shot.evaluated else {}
-    sizes = np.bincount(state.assignment, minlength=len(shot.names))
-    return row | {f"clients_{name}": int(size) for name, size in zip(shot.names, sizes, strict=True)}
+    sizes = np.bincount(used, minlength=len(names))
+    return row | {f"clients_{name}": int(size) for name, size in zip(names, sizes, strict=True)}
 
 
 def _accuracies(shot: Snapshot) -> dict[str, float]:
@@ -151,6 +159,30 @@ def _server_test(shot: Snapshot) -> dict[str, float]:
     return {"test_accuracy": accuracy, "test_loss": loss, "f1_macro": f1, "precision_macro": precision}
 
 
+def _model_risks(state: RunState, preferences: Preferences, data: Federation) -> dict[str, Any]:
+    """Return the measured risk of each model, the worst and the mean, and the violations; empty before the first attack."""
+    risks, names, used = state.measured_risks, state.names, state.assignment
+    if np.isnan(risks).all():
+        return {}
+    in_use = np.unique(used)
+    known = risks[in_use][~np.isnan(risks[in_use])]
+    row: dict[str, Any] = {
+        f"mia_accuracy_{name}": float(risks[j]) if j in in_use else None for j, name in enumerate(names)
+    }
+    if len(known):
+        row |= {"mia_accuracy": float(np.mean(known)), "mia_accuracy_worst": float(np.max(known))}
+    tau = preferences.threshold
+    row["violations"] = violations.violations(tau, risks, used)
+    row["violations_null"] = NAN  # unless it is known how much was attacked: if every attack only guessed
+    if state.queried[in_use].all():
+        exceeds = lambda cluster, thresholds: guessing(*state.queried[cluster].tolist(), thresholds)  # noqa: E731
+        row["violations_null"] = violations.violations_null(tau, used, exceeds)
+    if len(data.group_names) > 1:
+        for g, name in enumerate(data.group_names):
+            row[f"violations_{name}"] = violations.violations(tau, risks, used, data.groups == g)
+    return row | {"risk_gap": sorting.risk_gap(risks, names)} if sorting.MINORITY in names else row
+
+
 def fairness_by_chance(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     """Return the fairness metrics to expect if the group of a test example made no difference; empty without two groups."""
     return fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {}
@@ -161,6 +193,65 @@ def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np
     owned = shot.test_group >= 0
     predicted = shot.logits[owned].argmax(axis=1).astype(np.int64)
     return predicted, shot.data.test.y[owned], shot.test_group[owned] == 0, shot.data.classes
+
+
+class ClientExposure:
+    """What one attack of a round tells about clients.
+
+    Every client is attacked under the model that it trained last.
+    """
+
+    def __init__(self, findings: Findings, attack: str | None, data: Federation) -> None:
+        """Collect the attacked examples of the clients, and of those that left a model; ``attack`` publishes the risk."""
+        assignment, (self.round, audits) = findings.assignment, findings.latest(attack)
+        self.attacked = Attacked.join([audit.examples().of(assignment == j) for j, audit in audits.items()])
+        self.left = Attacked.join([audit.examples(left=True) for audit in audits.values()])
+        # Clients of one group that use the same model are compared with the same non-members.
+        peers = assignment * len(data.group_names) + data.groups
+        self.movers = np.isin(np.arange(data.clients), self.left.client[self.left.member])
+        several = len(data.group_names) > 1
+        self.groups = {name: data.groups == g for g, name in enumerate(data.group_names) if several}
+        # Nothing is told of clients by an attack that does not tell single examples apart.
+        self.risks = client_risks(self.attacked, peers) if len(self.attacked.score) else None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the round: the risk of each group, of the worst client and of those who moved."""
+        if self.risks is None:
+            return {}
+        row: dict[str, Any] = {f"risk_{name}": self.attacked.of(who).accuracy for name, who in self.groups.items()}
+        there = ~np.isnan(self.risks.risk)
+        if there.any():
+            row["risk_worst_client"] = float(self.risks.risk[there].max())
+            row["risk_worst_client_null"] = worst_by_chance(self.risks.members[there], self.risks.nonmembers[there])
+        if len(self.left.score):
+            row["movers_risk"] = self.attacked.of(self.movers).accuracy
+            row["movers_risk_left"] = self.left.accuracy
+        return row
+
+    def client_columns(self) -> dict[str, NDArray[np.float64]]:
+        """Return the columns of the clients' table, [clients] each."""
+        risks = self.risks
+        return {} if risks is None else {"risk": risks.risk, "risk_tpr": risks.tpr, "risk_tnr": risks.tnr}
+
+    def group_rows(self, rng: np.random.Generator) -> list[dict[str, Any]]:
+        """Return rows of ``attacks.parquet``: the risk of each group, and of those who moved, with its interval.
+
+        Whole clients are resampled, because the examples of a client are not independent. Fewer than ten clients give no
+        interval.
+        """
+        parts = [(f"{name} clients", self.attacked.of(who)) for name, who in self.groups.items()]
+        if self.movers.any():
+            parts += [("movers", self.attacked.of(self.movers)), ("movers, model left", self.left)]
+        rows = []
+        for target, part in parts:
+            if np.isnan(part.accuracy):
+                continue
+            low, high = intervals.intervals(part.score, part.member, rng, owner=part.client)["balanced_accuracy"]
+            few = len(np.unique(part.client)) < FEWEST_CLIENTS
+            row = {"attack": "risk", "round": self.round, "target": target, "metric": "balanced_accuracy"}
+            row |= {"value": part.accuracy, "low": NAN if few else low, "high": NAN if few else high}
+            rows.append(row | {"chance": CHANCE["balanced_accuracy"]})
+        return rows
 
 
 def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dict[str, Any]:
@@ -279,19 +370,6 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
     return ranking.over_everything(*columns) if len(columns) == 2 else {}
 
 
-def validation_metrics(
-    clients: ClientPool | LocalClients, setup: Setup, data: Federation, state: RunState
-) -> dict[str, float]:
-    """Return ``validation_accuracy`` and ``validation_loss`` of the current models; nothing without validation examples."""
-    size = len(data.validation)
-    if not size:
-        return {}
-    models = len(state.models)
-    jobs = prediction_jobs(clients.share(state.models), models, size, "validation")
-    outputs = np.concatenate(clients.run(setup, jobs)).reshape(models, size, data.classes)
-    return validation(outputs, data, state.assignment)
-
-
 def validation(outputs: NDArray[np.float32], data: Federation, assignment: NDArray[np.int64]) -> dict[str, float]:
     """Return accuracy and mean loss (nats) on validation examples, each under the model that its owner uses.
 
@@ -311,3 +389,27 @@ def validation(outputs: NDArray[np.float32], data: Federation, assignment: NDArr
         "validation_accuracy": float(np.average(logits.argmax(axis=1) == y, weights=weights)),
         "validation_loss": float(np.average(losses(logits, y), weights=weights)),
     }
+
+
+def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
+    """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked."""
+    parts = [
+        (round_, np.full(len(audit.scores.score), names[j]), audit.scores) for _, round_, j, audit in findings.audits
+    ]
+    for _, round_, exposure in findings.exposures:
+        scores = exposure.scores
+        parts.append((round_, np.full(len(scores.score), "") if scores.target is None else scores.target, scores))
+    columns = [
+        {
+            "attack": scores.attack,
+            "round": np.full(len(scores.score), round_),
+            "target": target,
+            "client": scores.client,
+            "member": scores.member,
+            "left": np.zeros(len(scores.score), bool) if scores.left is None else scores.left,
+            "score": scores.score,
+        }
+        for round_, target, scores in parts
+        if len(scores.score)
+    ]
+    return {name: np.concatenate([part[name] for part in columns]) for name in columns[0]} if columns else {}

@@ -13,10 +13,9 @@ from attacks.interfaces import Audit, Measure, Scores
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.tables import as_table
-from orchestrator.trial import metric_rows, risk_rows
+from orchestrator.trial import metric_rows
 from orchestrator.trial.attack_round import Findings
-from orchestrator.trial.metric_rows import Snapshot
-from orchestrator.trial.risk_rows import ClientExposure
+from orchestrator.trial.metric_rows import ClientExposure, Snapshot
 from orchestrator.trial.state import RunState
 from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, planted, table
 
@@ -246,7 +245,7 @@ def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
     assert rows["target"] == ["majority"] * 2 + ["minority"] * 2
     assert rows["metric"] == ["balanced_accuracy", "auc"] * 2 and rows["value"] == [0.75, 0.75, 0.5, 0.75]
     assert (rows["low"], rows["high"], rows["chance"]) == ([0.6, None] * 2, [0.8, None] * 2, [0.5, None] * 2)
-    assert as_table(risk_rows.score_columns(examples, names)).to_pydict() == {
+    assert as_table(metric_rows.score_columns(examples, names)).to_pydict() == {
         "attack": ["loss_threshold"] * 3,
         "round": [5] * 3,
         "target": ["majority", "majority", "minority"],

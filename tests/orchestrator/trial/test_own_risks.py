@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from orchestrator.trial.attack_round import Findings, own_risks
 from tests.support.planted import ATTACK, by_round, clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -49,18 +46,6 @@ def test_an_attack_by_clients_changes_nothing_for_those_who_trust_the_server(tmp
         assert ours.params.tobytes() == theirs.params.tobytes()
     assert without.state.published_risks.tolist() == beside.state.published_risks.tolist()
     assert table(without, "rounds")["violations"] == table(beside, "rounds")["violations"]
-
-
-def test_what_was_not_attacked_anew_keeps_its_risk() -> None:
-    before = np.array([[0.6, 0.7], [0.5, 0.9]])
-    audit: Any = SimpleNamespace(own_risks=np.array([0.8, np.nan]))
-    other: Any = SimpleNamespace(own_risks=None)
-    found = Findings(np.zeros(2, np.int64), [("client_mia", 2, 1, audit), ("shadow_mia", 2, 0, other)])
-    assert np.array_equal(own_risks(before, found, 2), [[0.6, 0.8], [0.5, np.nan]], equal_nan=True)
-    fresh = own_risks(np.empty((0, 0)), found, 2)
-    assert np.array_equal(fresh, [[np.nan, 0.8], [np.nan, np.nan]], equal_nan=True)
-    assert own_risks(np.empty((0, 0)), replace(found, audits=found.audits[1:]), 2).size == 0
-    assert before.tolist() == [[0.6, 0.7], [0.5, 0.9]], "a copy"
 
 
 def test_risk_counts_once_a_client_knows_one_where_each_chooses_by_its_own(tmp_path: Path) -> None:
