@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def of_trial(run: Run, data: Federation, place: Placement, rate: Rate, loading: 
         DataError: the data are unsuitable for an attack.
     """
     due, sizes = Schedule(run), np.resize(data.sizes, run.data.config.clients)
-    parts = Counter({"loading data": loading, "server and files": TRIAL_SECONDS})
+    parts: Any = Counter({"loading data": loading, "server and files": TRIAL_SECONDS})
     if warm := run.aggregation.module.warm_start(run.aggregation.config):
         models = due.begun * run.clustering.config.clusters
         parts["training"] = models * warm.epochs * len(data.shadow) * rate("train")
@@ -110,10 +111,11 @@ def evaluations(run: Run, sizes: Ints, tests: int, rate: Rate, actors: int = 0) 
     return {"evaluation": models * (on_clients + due.on_tests * tests / max(1, actors)) + messages}
 
 
-def of_attack(run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate) -> Seconds:
+def of_attack(run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate) -> Counter[str]:
     """Return what an attack takes, with the shadow models and the replicas that it trains, each in one process."""
     due, module, config, clients = Schedule(run), attack.module, attack.config, run.data.config.clients
-    parts, sizes = Counter[str](), np.resize(data.sizes, clients)
+    parts: Any = Counter()
+    sizes = np.resize(data.sizes, clients)
 
     def alone(sizes: Ints, rounds: float) -> float:
         return sum(federation(run, sizes, rounds, rate).values())
@@ -131,8 +133,8 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
             shown = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
             parts["shadow models"] += (trained + shown) / place.shadows
     if "replicas" in module.KINDS:
-        for rounds, number in Counter(one.rounds for one in module.replicas(config, run.rounds)).items():
-            replica = replace(run, attacks=(), rounds=rounds)
+        for length, number in Counter(replica.rounds for replica in module.replicas(config, run.rounds)).items():
+            replica = replace(run, attacks=(), rounds=length)
             shown = sum(evaluations(replica, sizes, len(data.test), rate).values())
             parts["replicas"] += number * (alone(sizes, Schedule(replica).rounds) + shown) / min(place.shadows, number)
     if "halves" in module.KINDS:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from algorithms.core.messages import Assignment, Ints
+from algorithms.core.messages import Assignment, Ints, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block, server
 from algorithms.engine import round as engine
@@ -38,6 +38,9 @@ MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have
 
 Step = tuple[float, Callable[[], Any]]
 """The number of units of a step, and what does it."""
+
+
+Inputs = tuple[Run, Federation, Network, list[Weights], Assignment]
 
 
 class SmallRuns:
@@ -193,7 +196,7 @@ class Small:
         """Initial weights."""
         return self.network.initial(np.random.default_rng(0))
 
-    def _inputs(self, data: Federation, clients: int | None = None) -> Any:
+    def _inputs(self, data: Federation, clients: int | None = None) -> Inputs:
         """What the first clients of a federation are trained with, as one block."""
         clients = clients or data.clients
         statistics = server.initial_statistics(self.run, clients)

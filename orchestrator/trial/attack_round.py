@@ -19,7 +19,7 @@ from attacks.interfaces import Audit, Cluster, Exposure, SeenRound
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
-from orchestrator.trial.state import RunState
+from orchestrator.trial.saved import RunState
 
 AttackComponent = Component[Any, Any]
 

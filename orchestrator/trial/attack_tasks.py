@@ -69,15 +69,9 @@ class AttackTasks(ABC):
     ) -> dict[int, Audit]:
         """Attack every model that clients have trained; return the results by cluster."""
         jobs: dict[int, Sequence[ShadowJob]] = {}
-        for cluster in models.clusters:
-            attacked, accuracy, rounds = (
-                models.cluster(data, cluster),
-                models.accuracies[cluster],
-                models.trained_rounds[cluster],
-            )
-            jobs[cluster] = attack.module.shadow_jobs(
-                attack.config, attacked, accuracy, rounds, partial(integer, run.seed)
-            )
+        for j in models.clusters:
+            trained = models.cluster(data, j), models.accuracies[j], models.trained_rounds[j]
+            jobs[j] = attack.module.shadow_jobs(attack.config, *trained, partial(integer, run.seed))
         calls = [(setup, attack.name, job, self.cache) for own in jobs.values() for job in own]
         shadows = iter(self.gathered(_shadow, attack.name, calls))
         audits = [(setup, attack.name, cluster, models, *islice(shadows, len(own))) for cluster, own in jobs.items()]
@@ -86,11 +80,10 @@ class AttackTasks(ABC):
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
-        if not replicas:
-            return None
-        measured = self.gathered(_replica, attack.name, [(setup, attack.name, one, self.cache) for one in replicas])
-        by_replica, rng = list(zip(replicas, measured, strict=True)), stream(run.seed, "audit", run.rounds)
-        exposure: Exposure = attack.module.compare(attack.config, by_replica, rng)
+        calls = [(setup, attack.name, replica, self.cache) for replica in replicas]
+        by_replica = list(zip(replicas, self.gathered(_replica, attack.name, calls), strict=True))
+        rng = stream(run.seed, "audit", run.rounds)
+        exposure: Exposure | None = attack.module.compare(attack.config, by_replica, rng) if replicas else None
         return exposure
 
     def halve(
@@ -293,8 +286,8 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
         pool.examples.y,
         model,
     ]
-    for one in halves.values():
-        arrays += [one.train.x, one.train.y, one.offsets, one.example_strengths]
+    for half in halves.values():
+        arrays += [half.train.x, half.train.y, half.offsets, half.example_strengths]
     confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), f"halves-{digest(plain, *arrays)}", answered)))
     return confidence
 

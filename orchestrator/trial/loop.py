@@ -34,8 +34,7 @@ from orchestrator.trial import attack_round, metric_rows
 from orchestrator.trial.attack_round import ClusterModels, Findings, FinishedRun, of_kind
 from orchestrator.trial.client_actors import ClientPool, Job, LocalClients, client_blocks, prediction_jobs
 from orchestrator.trial.random_streams import of_start, run_stream, stream
-from orchestrator.trial.saved import Saved
-from orchestrator.trial.state import RunState
+from orchestrator.trial.saved import RunState, Saved
 from orchestrator.trial.worker_session import Setup
 
 UNTRAINED_RISK = 0.5  # an attack on an untrained model can only guess

@@ -21,7 +21,7 @@ from attacks.metrics.client_risk import Attacked, client_risks, guessing, worst_
 from attacks.metrics.membership import CHANCE, losses
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import Findings
-from orchestrator.trial.state import RunState
+from orchestrator.trial.saved import RunState
 
 NAN = float("nan")
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
@@ -175,7 +175,8 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     row["violations"] = violations.violations(tau, risks, used)
     row["violations_null"] = NAN  # unless it is known how much was attacked: if every attack only guessed
     if state.queried[in_use].all():
-        exceeds = lambda cluster, thresholds: guessing(*state.queried[cluster].tolist(), thresholds)  # noqa: E731
+        members, others = state.queried.T.tolist()
+        exceeds = lambda j, thresholds: guessing(members[j], others[j], thresholds)  # noqa: E731
         row["violations_null"] = violations.violations_null(tau, used, exceeds)
     if len(data.group_names) > 1:
         for g, name in enumerate(data.group_names):

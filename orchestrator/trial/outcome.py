@@ -42,14 +42,12 @@ def give_up(
     folder: TrialFolder, trial: Trial | None, status: str, reason: str, identity: TrialIdentity, began: float
 ) -> dict[str, Any]:
     """Write the tables so far, and a record without metrics; ``trial`` is None if it failed before its first round."""
-    files: dict[str, bytes] = {}
-    if trial is not None:
-        try:
-            files = _files(trial.rows)
-        except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
-            status, reason = "failed", str(error)
-    resumed = trial.state.resumed if trial is not None else ()
-    return _write(folder, identity, began, status, files, resumed, reason=reason)
+    if trial is None:
+        return _write(folder, identity, began, status, {}, reason=reason)
+    try:
+        return _write(folder, identity, began, status, _files(trial.rows), trial.state.resumed, reason=reason)
+    except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
+        return _write(folder, identity, began, "failed", {}, trial.state.resumed, reason=str(error))
 
 
 def stop(

@@ -20,15 +20,18 @@ from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 from algorithms.engine.round import choose
 from algorithms.interfaces import Run
-from orchestrator.results.cache import cached, stored
-from orchestrator.results.log import DamageError
+from orchestrator.results.log import DamageError, cached, quarantine, stored
 from orchestrator.results.tables import join_tables
 from orchestrator.trial import attack_round, metric_rows
 from orchestrator.trial.federation import content_digest, digest
 from orchestrator.trial.loop import DivergenceError, Rounds, TrialContext
 from orchestrator.trial.random_streams import stream
-from orchestrator.trial.saved import Saved, set_aside
-from orchestrator.trial.state import RunState
+from orchestrator.trial.saved import RunState, Saved
+
+SECRET = (
+    "; the trial's noise is secret, so it cannot be repeated: restore {} from a copy, or delete that folder to begin anew "
+    "with fresh noise, which the guarantee will count alone, although models were sent out before"
+)
 
 
 class Trial:
@@ -129,11 +132,18 @@ class Trial:
             cached(*self.shared, partial(self.saved.shared, self.state))
 
     def _open(self) -> Saved:
+        """Take up what the trial has saved; what is damaged of it is set aside, unless the noise is secret.
+
+        Such noise is spent with every model that was sent out, and how much that was stood in what is damaged.
+        """
         folder, origin = self.context.folder, self.context.origin
         try:
             return Saved.of(folder, origin)
         except DamageError as damage:
-            self.repaired = set_aside(folder, damage, self.run.repeatable)
+            if not self.run.repeatable:
+                raise DamageError(damage.path, f"{damage.problem}{SECRET.format(folder.state)}") from damage
+            aside = quarantine(folder.state).name
+            self.repaired = f"{damage}: {folder.state} is set aside as {aside}, and the trial begins anew"
             return Saved.of(folder, origin)
 
     def _rounds(self, start: int | RunState) -> Rounds:

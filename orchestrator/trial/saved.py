@@ -1,4 +1,6 @@
-"""What an unfinished trial has saved, in TRIAL/state/: a log to which every round adds, so that the trial can resume.
+"""The state of a run between rounds, and what an unfinished trial has saved, in TRIAL/state/, so that it can resume.
+
+It is a log to which every round adds:
 
     rows-<start>-<table>.grows           the rows of a table, a stream of Arrow for each round
     state-<start>-<round>.safetensors    the state after the last round
@@ -9,19 +11,86 @@ A process that is killed leaves the manifest of the last complete round; what it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import safetensors.numpy
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
-from orchestrator.results.log import GROWING, DamageError, Log, quarantine, read_manifest, verify
+from algorithms.core.accounting import PrivacyEvent, Spending
+from algorithms.engine.round import RoundState, packed, under, unpacked
+from orchestrator.results.log import GROWING, DamageError, Log, read_manifest, verify
 from orchestrator.results.paths import TABLES, TrialFolder
 from orchestrator.results.tables import Rows, as_table, join_tables
-from orchestrator.trial.state import RunState, load_state, state_bytes
+
+
+@dataclass(kw_only=True)
+class RunState(RoundState):
+    """The state of a round, and what a run remembers besides for its choices, attacks, account and tables.
+
+    Attributes:
+        losses: [clients, clusters] loss of every model on every client's training examples, in nats.
+        accuracies: [clients, clusters] accuracy of every model on every client's training examples.
+        selection: [clients, clusters] the losses by which clients choose.
+        reference: [clients] the model that each client chose by loss alone when risk began to count; -1 before.
+        published_risks: [clusters] attack accuracy last published to the clients.
+        measured_risks: [clusters] attack accuracy last measured, NaN before the first attack.
+        queried: [clusters, 2] attacked members and non-members behind the measured risk; 0: not known.
+        names: name of each model ("majority", "minority", ...).
+        start: the number of the initialization.
+        outer: what the caller of the rounds must remember, as JSON values (see `orchestrator.trial.restarts`).
+        attacks: what attacks on updates keep from round to round, by ``<attack>.<array>``.
+        canaries: the scores of the canaries that audit the release, by name; empty without an audit.
+        own_risks: [clients, clusters] risk that each client's own attack last found for every model; empty: none attacks.
+        spent: the privacy budget that each round and model spent.
+        resumed: the numbers of rounds after which the run was resumed.
+        history: [rounds, clients] the model that each client trained in each round of this start, -1 if it took no part.
+    """
+
+    losses: NDArray[np.float64]
+    accuracies: NDArray[np.float64]
+    selection: NDArray[np.float64]
+    reference: NDArray[np.int64]
+    published_risks: NDArray[np.float64]
+    measured_risks: NDArray[np.float64]
+    queried: NDArray[np.int64]
+    names: list[str]
+    start: int = 0
+    outer: dict[str, Any] = field(default_factory=dict)
+    attacks: dict[str, NDArray[Any]] = field(default_factory=dict)
+    canaries: dict[str, NDArray[Any]] = field(default_factory=dict)
+    own_risks: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
+    spent: list[Spending] = field(default_factory=list)
+    resumed: list[int] = field(default_factory=list)
+    history: NDArray[np.int16] = field(default_factory=lambda: np.empty((0, 0), np.int16))
+
+
+PLAIN = ("names", "start", "outer", "resumed")
+GROUPS = ("attacks", "canaries")  # fields with arrays by name
+
+
+def state_bytes(state: RunState) -> bytes:
+    """The content of a state's file, in the format safetensors: arrays, ``<group>.<name>`` in groups, and the rest as JSON."""
+    arrays = {name: value for name, value in vars(state).items() if isinstance(value, np.ndarray)}
+    arrays |= {f"{group}.{name}": array for group in GROUPS for name, array in getattr(state, group).items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()} | packed(state)
+    plain = {name: getattr(state, name) for name in PLAIN} | {"spent": [asdict(one) for one in state.spent]}
+    return save(arrays, metadata={"state": json.dumps(plain)})  # a second entry might come first or last, by chance
+
+
+def load_state(content: bytes) -> RunState:
+    """The state that `state_bytes` made ``content`` of."""
+    arrays = load(content)
+    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    plain = json.loads(metadata["state"])
+    plain["spent"] = [Spending(**one | {"event": PrivacyEvent(**one["event"])}) for one in plain["spent"]]
+    plain |= {name: arrays[name] for name in arrays if "." not in name} | unpacked(arrays)
+    plain |= {group: under(f"{group}.", arrays) for group in GROUPS}
+    return RunState(**plain)
 
 
 @dataclass
@@ -43,8 +112,8 @@ class Saved:
         try:
             manifest = verify(folder.state, folder.id)
         except FileNotFoundError as error:
-            later = sorted(folder.state.glob("state-*")) if folder.state.is_dir() else []
-            if len(later) > 1 or any(not one.stem.endswith("-00000001") for one in later):
+            later = list(folder.state.glob("state-*"))
+            if len(later) > 1 or any(not path.stem.endswith("-00000001") for path in later):
                 raise DamageError(folder.state / "manifest.json", "is missing") from error
             return cls(Log(folder.state, folder.id), begun)
         log = Log(folder.state, folder.id, dict(manifest.parts))
@@ -55,24 +124,25 @@ class Saved:
         content, sink = as_table(rows), pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, content.schema) as file:
             file.write_table(content)
-        self.log.extend(_rows_of(start, table), memoryview(sink.getvalue()))
+        self.log.extend(f"rows-{start}-{table}{GROWING}", memoryview(sink.getvalue()))
 
     def rows(self, start: int, table: str) -> pa.Table:
         """The rows of a table, in the order of the rounds. Raises DamageError if they are not what was saved."""
-        name = _rows_of(start, table)
-        return _read(self.log.read(name) if name in self.log.parts else b"")
+        return _read(self._streams(start, table))
+
+    def _streams(self, start: int, table: str) -> bytes:
+        name = f"rows-{start}-{table}{GROWING}"
+        return self.log.read(name) if name in self.log.parts else b""
 
     def shared(self, state: RunState) -> bytes:
         """The state and the rows of its initialization, which `take_over` of another trial's log reads."""
-        parts = {"state": state_bytes(replace(state, resumed=[]))}
-        for table in TABLES:
-            if (name := _rows_of(state.start, table)) in self.log.parts:
-                parts[table] = self.log.read(name)
-        return safetensors.numpy.save({name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
+        parts = {table: self._streams(state.start, table) for table in TABLES}
+        parts["state"] = state_bytes(replace(state, resumed=[]))
+        return save({name: np.frombuffer(part, np.uint8) for name, part in parts.items() if part})
 
     def take_over(self, content: bytes, beta: NDArray[np.float64]) -> RunState:
         """Begin with what another trial's `shared` returned, but the own clients' ``beta`` [clients]; return the state."""
-        parts = {name: array.tobytes() for name, array in safetensors.numpy.load(content).items()}
+        parts = {name: array.tobytes() for name, array in load(content).items()}
         state = load_state(parts.pop("state"))
         for table, part in sorted(parts.items()):
             rows = _read(part)
@@ -103,23 +173,6 @@ class Saved:
         setattr(self, kind, name)
 
 
-def set_aside(folder: TrialFolder, damage: DamageError, repeatable: bool) -> str:
-    """Set aside what a trial has saved, because part of it is damaged; return a sentence for the user.
-
-    Noise that is secret is spent with every model that was sent out, and how much that was stood in what is damaged: a
-    trial that is not ``repeatable`` raises DamageError, and nothing is changed. Raises WriteError if the folder could
-    not be renamed.
-    """
-    if not repeatable:
-        problem = (
-            f"{damage.problem}; the trial's noise is secret, so it cannot be repeated: restore {folder.state} from a copy, "
-            "or delete that folder to begin anew with fresh noise, which the guarantee will count alone, although models "
-            "were sent out before"
-        )
-        raise DamageError(damage.path, problem)
-    return f"{damage}: {folder.state} is set aside as {quarantine(folder.state).name}, and the trial begins anew"
-
-
 def begun_with(folder: TrialFolder) -> Mapping[str, Any]:
     """The hashes of code and data that a trial with a saved state began with; empty if it has none, or a damaged one."""
     try:
@@ -134,7 +187,3 @@ def _read(streams: bytes) -> pa.Table:
     while source.tell() < source.size():
         parts.append(pa.ipc.open_stream(source).read_all())
     return join_tables(parts)
-
-
-def _rows_of(start: int, table: str) -> str:
-    return f"rows-{start}-{table}{GROWING}"

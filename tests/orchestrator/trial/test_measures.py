@@ -16,7 +16,7 @@ from orchestrator.results.tables import as_table
 from orchestrator.trial import metric_rows
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.metric_rows import ClientExposure, Snapshot
-from orchestrator.trial.state import RunState
+from orchestrator.trial.saved import RunState
 from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, planted, table
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error::RuntimeWarning")]

@@ -11,7 +11,7 @@ from algorithms.core.messages import Weights
 from orchestrator.results import log
 from orchestrator.trial import loop, restarts
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.state import RunState, load_state, state_bytes
+from orchestrator.trial.saved import RunState, load_state, state_bytes
 from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
