@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,6 @@ import pytest
 import yaml
 
 from algorithms.core import own_values
-from algorithms.engine import own_model
-from algorithms.models import _facts
 from datasets.components import forget
 from datasets.federation import Examples, Source
 from orchestrator.cluster.data_checks import data_problems
@@ -72,15 +68,6 @@ def test_only_those_who_take_part_in_a_round_are_trained_and_sent(
     assert bytes_of("base.training.optimizer_state", training=persist, **part) == 2 * 8 * 4 * 685  # kept for all
 
 
-def test_a_small_part_of_many_clients_is_not_refused() -> None:
-    clients = {"name": "digits", "clients": 1000, "examples_per_client": 1}
-    sweep = a_sweep(data=clients, aggregation="fedmedian", model={"name": "mlp", "hidden": [84000]})
-    whole, part = (replace(sweep.runs[0], participation=how, participation_rate=0.01) for how in ("all", "fixed"))
-    shortages = needs.fits(sweep, SMALL)
-    assert "asks for the updates of 1000 clients" in shortages(whole, a_source())[0]
-    assert shortages(part, a_source()) == []
-
-
 def a_sweep(**given: Any) -> Sweep:
     base = {"rounds": 2, "data": {"name": "digits", "clients": 8}, "model": "mlp", **given}
     return parse_sweep(yaml.safe_dump({"name": "large", "base": base}), Path("large.yaml"))
@@ -134,14 +121,3 @@ def test_a_model_that_many_trials_have_is_counted_once(monkeypatch: pytest.Monke
     forget()
     assert needs.parameters(a_run(model=model), (1, 8, 8), 10) == 700
     assert len(counted) == 6  # whose code may have been edited
-
-
-@pytest.mark.usefixtures("own_modules")
-def test_a_large_module_is_looked_at_without_its_numbers() -> None:
-    """75 and 7.5e9 parameters: what they are made of is the same, and only the small one is tried."""
-    path = "tests.support.own_modules:Plain"
-    small, large = (_facts.of(path, json.dumps({"width": width})) for width in (1, 10**8))
-    assert small == large
-    run = a_run(model={"name": "imported", "callable": path, "args": {"width": 10**8}})
-    assert own_model.problem(run, (1, 8, 8), 10) is None
-    assert needs.parameters(run, (1, 8, 8), 10) == 65 * 10**8 + (10**8 + 1) * 10

@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.messages import Weights
 from algorithms.core.metric import MEMBERSHIP, Metric
-from algorithms.engine import server
-from algorithms.interfaces import Run
 from attacks.interfaces import Answers, Exposure, Measure, Scores
 from datasets.components import Config as SlotConfig
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
-from orchestrator.trial.random_streams import integer
 from orchestrator.trial.restarts import Trial
 from tests.support.inline import inline_trial
 from tests.support.stand_ins import StandIn
@@ -82,21 +78,3 @@ def attacked_by(keeper: Keeper, given: dict[str, Any], folder: Path, data: Feder
     object.__setattr__(attack, "config", Config(replicas=replicas))
     run = resolve(given)
     return inline_trial(replace(run, attacks=(*run.attacks, attack)), folder, data)
-
-
-def by_the_round_loop(
-    run: Run, data: Federation, models: list[Weights], trial: Trial, number: int, folder: Path
-) -> list[Weights]:
-    """The slow and obvious replica: a run of its own on ``data``, told who trains which model; everybody takes part."""
-    own = replace(run, attacks=(), seed=integer(run.seed, "replicas", number, 5))
-    replica, history = inline_trial(own, folder, data), trial.state.history
-    state = replica.rounds.state
-    state.models, state.start = list(models), trial.state.start
-    state.servers = [server.begin(own, model) for model in models]
-    replica.rounds.choose = lambda round_, _view: (
-        history[round_].astype(np.int64),
-        np.zeros((data.clients, len(models))),
-    )
-    for _ in range(run.rounds):
-        replica.rounds.advance()
-    return state.models

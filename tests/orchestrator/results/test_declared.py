@@ -146,13 +146,3 @@ def test_an_own_model_is_built_where_its_code_is_named(own: tuple[Path, dict[str
     for given, sentence in ((3, "must be a path, or a list of paths, got 3"), (["absent"], "absent does not exist")):
         with pytest.raises(fedpriv.ConfigError, match=sentence):
             fedpriv.load(results, code=given)  # type: ignore[arg-type]
-
-
-def test_own_code_that_no_longer_builds_the_model_is_a_refusal(
-    own: tuple[Path, dict[str, bytes]], tmp_path: Path
-) -> None:
-    written(tmp_path / "code", FILES | {"nets.py": NETS.replace("Linear(64", "Linear(32")})
-    loaded = fedpriv.load(own[0], code=[str(tmp_path / "code")])
-    with pytest.raises(fedpriv.ConfigError, match=r"trial.*(size mismatch|is not what it was)"):
-        loaded.model(loaded.trials["id"].iloc[0])
-    forget_code()

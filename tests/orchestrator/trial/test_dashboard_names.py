@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,15 +9,10 @@ from typing import Any
 import pytest
 import ray
 
-from orchestrator.cluster.placement import Placement
-from orchestrator.results.record import TrialIdentity
-from orchestrator.scheduling.driver import Driver
-from orchestrator.scheduling.trials import TrialConfig, tune_trial_id, tune_trial_name
 from orchestrator.trial.attack_tasks import ShadowTasks, _shadow
 from orchestrator.trial.client_actors import ClientPool, Job
 
 TITLE = "quickstart ifca minority_ratio=0.1 seed=0"
-PLACE = Placement(1, 0.0, 1, 1)
 
 
 class Remote:
@@ -58,14 +52,3 @@ def test_actors_jobs_and_tasks_are_named_after_the_sweep_the_trial_and_the_attac
     pool.run(SimpleNamespace(), [Job("train", ()), Job("evaluate", ())])  # type: ignore[arg-type]
     tasks.gathered(_shadow, "shadow_mia", [()])
     assert names == [f"ClientActor.train, {TITLE}", f"ClientActor.evaluate, {TITLE}", f"shadow for shadow_mia, {TITLE}"]
-
-
-def test_a_driver_passes_the_title_of_the_next_trial_on_and_tune_shows_it(tmp_path):
-    driver = object.__new__(Driver)  # without Tune, and without actors
-    driver.clients, driver.shadows = SimpleNamespace(title=""), SimpleNamespace(title="")
-    config = TrialConfig(TrialIdentity("abc", {}, None), str(tmp_path / "quickstart"), ".", PLACE, 1.0, False, TITLE)
-    assert driver.reset_config({"trial": asdict(config)})
-    assert (driver.clients.title, driver.shadows.title) == (TITLE, TITLE)
-    assert repr(driver) == "driver of quickstart"
-    trial = SimpleNamespace(config={"trial": asdict(config)})
-    assert (tune_trial_name(trial), tune_trial_id(trial)) == (TITLE, "abc")

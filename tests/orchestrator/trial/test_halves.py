@@ -21,7 +21,7 @@ from orchestrator.trial.attack_tasks import replica_stream
 from orchestrator.trial.client_actors import ClientActor
 from orchestrator.trial.random_streams import of_start, stream
 from orchestrator.trial.restarts import Trial
-from tests.support.halved import Keeper, attacked_by, by_the_round_loop
+from tests.support.halved import Keeper, attacked_by
 from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -92,27 +92,6 @@ def test_replicas_that_are_trained_together_are_those_that_are_trained_one_after
     assert np.abs(alone[0][0].params - alone[1][0].params).max() > 1e-3  # which are not the same
 
 
-@pytest.mark.parametrize("name", ["plain", "loop", "two models", "warm start", "curvature", "private steps"])
-def test_a_replica_is_a_run_of_its_own_that_is_told_who_trains_which_model(tmp_path, name):
-    """The obvious way: the round loop, on half of the records, with the replica's seed."""
-    keeper = Keeper()
-    trial = finished(attacked_by(keeper, given(2, **SLOTS[name]), tmp_path / "run", DATA))
-    assert keeper.answers is not None
-    models, pool = begun(trial), keeper.answers.pool
-    for number in (0, 3):
-        inside = keeper.answers.inside[number]
-        halved = pool.federation(DATA, inside)
-        folder = tmp_path / f"replica {number}"
-        models_of = by_the_round_loop(trial.run, halved, models, trial, number, folder)
-        network = network_of(trial)
-        expected = np.empty(len(pool.owner))
-        for i, client in enumerate(pool.owner):  # one record at a time, in the model that its owner uses
-            network.load(models_of[trial.state.assignment[client]])
-            logits = network.logits(pool.examples.x[i : i + 1])
-            expected[i] = membership.confidences(logits, pool.examples.y[i : i + 1])[0]
-        assert keeper.answers.confidence[number] == pytest.approx(expected, abs=1e-3)
-
-
 # What an attack is told, and what a trial keeps
 
 
@@ -136,17 +115,6 @@ def test_the_attack_is_told_whose_records_they_are_and_what_the_run_itself_says(
     assert table(trial, "rounds")["kept"][-1] == 4
     rows = table(trial, "attacks")
     assert dict(zip(rows["metric"], rows["value"], strict=True)) == {"kept": 1, "diverged_pairs": 0}
-
-
-def test_the_history_is_who_trained_which_model(tmp_path):
-    trial = opened(given(4, participation="fixed", participation_rate=0.5, clustering=TWO), tmp_path, DATA)
-    while not trial.done:
-        trial.advance()
-    history = trial.state.history
-    assert history.shape == (4, 6) and history.dtype == np.int16
-    assert ((history >= 0).sum(axis=1) == 3).all()
-    there = history[-1] >= 0
-    assert (history[-1][there] == trial.state.assignment[there]).all()
 
 
 def told_by(given_: dict[str, Any], folder: Path, cache: Path, replicas: int = 4) -> np.ndarray:
@@ -237,13 +205,3 @@ def test_a_pair_that_diverged_is_dropped_and_said(tmp_path, monkeypatch, replica
 
 
 # Tasks
-
-
-def test_a_task_holds_a_few_replicas_and_no_more_than_its_share_of_memory(tmp_path, monkeypatch):
-    trial = opened(given(2), tmp_path, DATA)
-    pool = Keeper().pool(None, DATA, None)  # type: ignore[arg-type]
-    assert attack_tasks.together(trial.run, pool, 1000) == 4
-    assert attack_tasks.together(trial.run, pool, 8_000_000) == 2  # a block of 4 clients: 128 MB of models
-    assert attack_tasks.together(trial.run, pool, 10**9) == 1
-    loop = opened(given(2, training={"backend": "loop"}), tmp_path / "loop", DATA)
-    assert attack_tasks.together(loop.run, pool, 1000) == 1  # nothing is gained

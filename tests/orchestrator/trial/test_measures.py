@@ -17,7 +17,7 @@ from orchestrator.trial import metric_rows
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.metric_rows import ClientExposure, Snapshot
 from orchestrator.trial.saved import RunState
-from tests.support.planted import ATTACK, PlannedShadows, by_round, clustered, finished, given, opened, planted, table
+from tests.support.planted import given, planted
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error::RuntimeWarning")]
 
@@ -153,34 +153,6 @@ def test_an_empty_cluster_has_no_metrics_and_a_collapse_is_reported(flipped):
     assert (row["mia_accuracy_majority"], row["violations"]) == (0.65, 2)
     columns = as_table([row]).to_pydict()
     assert columns.get("mia_accuracy_minority", [None]) == [None]
-
-
-def test_a_risk_that_was_never_measured_is_empty_in_the_table():
-    columns = as_table([metric_rows.round_row(shot(measured_risks=np.full(2, np.nan)))]).to_pydict()
-    for name in ("mia_accuracy_majority", "mia_accuracy_minority", "violations", "violations_minority", "risk_gap"):
-        assert columns.get(name, [None]) == [None], name
-    assert columns["purity"] == [1.0]
-
-
-def test_an_empty_cluster_keeps_its_model_while_the_other_one_trains(tmp_path):
-    run = given(5, clustering=clustered("ifca_mir", preference="constant", beta=1.0), attacks=[ATTACK])
-    trial = opened(run, tmp_path, shadows=PlannedShadows(lambda round_: (0.9, 0.6)))
-    for _ in range(2):
-        trial.advance()
-    kept, moved = (model.params.tobytes() for model in trial.state.models)
-    finished(trial)
-    assert trial.state.models[0].params.tobytes() == kept
-    assert trial.state.models[1].params.tobytes() != moved
-    assert (by_round(trial, "cluster")[2:] == 1).all()
-    rows = table(trial, "rounds")
-    # The names are those of the choice before risk counted, when all preferred the first model.
-    assert rows["clients_majority"][2:] == rows["own_clients_majority"][2:] == [0, 0, 0]
-    assert rows["mia_accuracy_majority"][2:] == [None] * 3
-    assert rows["model_accuracy_majority"][2:] == [None] * 3
-    assert rows["migrated"][2:] == [7] * 3
-    assert rows["purity"][2:] == [0.7] * 3
-    assert None not in rows["loss"] and None not in rows["accuracy"]
-    assert set(by_round(trial, "model")[2:].ravel()) == {"minority"}
 
 
 # Clients

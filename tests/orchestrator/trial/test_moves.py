@@ -81,11 +81,6 @@ def _by_name(trial: Any) -> tuple[int, int]:
     return trial.state.names.index("minority"), trial.state.names.index("majority")
 
 
-def test_without_a_weight_of_risk_nobody_moves(tmp_path: Path) -> None:
-    rows = table(invasion(tmp_path, beta=0.0), "rounds")
-    assert rows["migrated"][-4:] == rows["moved_majority"][-4:] == rows["moved_minority"][-4:] == [0] * 4
-
-
 def test_an_emptied_model_is_attacked_on_the_records_of_those_who_used_it_last(tmp_path: Path) -> None:
     trial = invasion(tmp_path)
     emptied = trial.state.names.index("majority")
@@ -122,11 +117,6 @@ def test_who_was_absent_stays_where_it_trained_last() -> None:
     assert second.clients.tolist() == [1, 2]
     assert second.took_part.tolist() == [[False, False], [True, True], [False, True]]
     assert seen(np.abs(history)).cluster(DATA, 0).took_part is None  # where nobody is ever absent, nobody asks
-
-
-def test_an_emptied_model_keeps_who_left_it_last_where_clients_are_absent() -> None:
-    models = seen([[0, 0, 1, -1], [1, -1, -1, -1], [-1, 1, -1, 1]])
-    assert models.users.tolist() == [[False, True, False, False], [True] * 4]
 
 
 def test_the_accuracy_of_a_model_is_that_on_the_examples_of_its_users() -> None:
@@ -185,12 +175,3 @@ def test_the_exposure_of_those_who_moved_follows_from_the_scores(tmp_path: Path)
     clients = table(trial, "clients")
     tpr = own[own["member"]].groupby("client")["score"].apply(lambda s: (s >= 0).mean())
     assert clients["risk_tpr"][-20:] == pytest.approx(tpr.reindex(range(20)).tolist())
-
-
-def test_a_run_in_which_nobody_took_part_has_no_member_to_attack(tmp_path: Path) -> None:
-    attacks = [ATTACK | {"every": 1}, {"name": "client_mia", "every": 1}]
-    run = given(3, participation="poisson", participation_rate=0.04, attacks=attacks, seed=1)
-    trial = finished(opened(run, tmp_path, DATA))
-    assert (trial.state.history < 0).all() and not ClusterModels.of(trial.state).users.any()
-    rows = table(trial, "rounds")
-    assert len(rows["round"]) == 3 and "mia_accuracy" not in rows and "client_mia_auc" not in rows

@@ -10,8 +10,6 @@ import pytest
 import yaml
 
 from algorithms.core.noise import Normals
-from algorithms.training import dp_sgd
-from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.results.record import SECRET_NOISE, TrialIdentity
 from orchestrator.trial import outcome
@@ -89,22 +87,18 @@ def test_secret_noise_covers_everything_that_a_guarantee_rests_on_and_nothing_el
         assert not fresh(purpose, **local | sampled | {"privacy": {"name": "global_dp", "noise": "secret"}})
 
 
-SAMPLED = {"participation": "poisson", "participation_rate": 0.5}
-
-
 @pytest.mark.parametrize(
-    ("slots", "z"),
-    [({}, 1.0), ({"training": DP_SGD, "privacy": {"name": "none"}}, 0.0), ({**SAMPLED, "rounds": 12}, 0.0)],
+    "slots",
+    [
+        {"training": DP_SGD, "privacy": {"name": "none", "noise": "secret"}},
+        {"rounds": 6, "participation": "poisson", "participation_rate": 0.5},
+    ],
+    ids=["lots and gradient noise", "participation"],
 )
-def test_what_is_secret_differs_from_run_to_run_and_what_is_reproducible_does_not(tmp_path, slots, z):
-    """The server's noise, the lots and the noise of DP-SGD, and who takes part: equal once in 2^48 times."""
-    assert dp_sgd.PRIVATE_STEPS
-    for noise, same in (("reproducible", True), ("secret", False)):
-        run = noisy(noise, z) | slots
-        run["privacy"] = {**run["privacy"], "noise": noise}
-        one, other = (finished(run, tmp_path / f"{noise}{i}").state for i in range(2))
-        assert np.array_equal(one.models[0].params, other.models[0].params) == same
-        assert np.array_equal(one.history, other.history) == (same or "participation" not in slots)
+def test_what_is_secret_differs_from_run_to_run(tmp_path, slots):
+    one, other = (finished(noisy("secret", 0.0) | slots, tmp_path / name).state for name in ("one", "other"))
+    assert not np.array_equal(one.models[0].params, other.models[0].params)
+    assert np.array_equal(one.history, other.history) == ("participation" not in slots)
 
 
 def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
@@ -126,11 +120,3 @@ def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
         first.advance()
     assert not np.array_equal(first.state.models[0].params, resumed.state.models[0].params)
     assert outcome.secrecy(resolve(noisy("reproducible", 1.0)).to_dict(), [1]) == []
-
-
-def test_a_choice_of_noise_that_nothing_reads_is_no_part_of_the_trial():
-    plain = resolve(RUN)
-    assert "noise" not in plain.to_dict()["privacy"]
-    assert "noise" in resolve(RUN | {"training": DP_SGD}).to_dict()["privacy"]
-    with pytest.raises(ConfigError, match="only where noise is added"):
-        resolve(RUN | {"privacy": {"name": "none", "noise": "secret"}})

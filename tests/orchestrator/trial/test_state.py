@@ -93,14 +93,6 @@ def test_a_state_is_read_as_it_was_written_to_the_bit(changes):
     assert [*after.statistics] == sorted(before.statistics)  # columns of tables come in this order
 
 
-def test_what_was_read_can_be_changed():
-    first = load_state(content := state_bytes(a_state()))
-    first.published_risks[0] = 9.0
-    first.models[0].params[:] = 9.0
-    first.statistics["rho"][0] = 9.0
-    assert_equal(load_state(content), a_state())
-
-
 # Interrupted and resumed
 
 
@@ -110,7 +102,6 @@ EXPLORING = clustered(
     selection="minibatch", selection_batch=6,
 )  # fmt: skip
 RUN = given(5, seed=3, clustering=EXPLORING, attacks=[ATTACK], training={"lr_decay": 0.9, "momentum": 0.5, "lr": 0.2})
-STEPS = 7  # two starts of two rounds, then three rounds
 UPDATES = given(5, seed=3, attacks=[{"name": "sia"}, {"name": "fedmia", "every": 2, "signals": "all"}])
 OWN = clustered("ifca_mir", preference="constant", beta=0.9, risk_from="own", warm_start_rounds=1)
 CANARIES: dict[str, Any] = {"clip": 1.0, "noise_multiplier": 1.0, "audit_every": 1}
@@ -141,28 +132,12 @@ def undisturbed(tmp_path_factory, one_thread):
     return end(opened(RUN, tmp_path_factory.mktemp("undisturbed"), DATA))
 
 
-def test_the_run_that_is_interrupted_has_something_to_lose(undisturbed):
-    tables = undisturbed[0]
-    assert tables["rounds"]["round"].to_pylist() == [0, 1, 2, 3, 4]
-    assert tables["clients"].num_rows == 5 * 6
-    assert set(tables["attacks"]["round"].to_pylist()) == {2, 4, 5}
-    assert len(set(tables["clients"]["published_risk"].to_pylist())) >= 2
-
-
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_path, run):
     whole = end(opened(run, tmp_path / "whole", DATA))
     while not (left := opened(run, tmp_path / "left", DATA)).done:
         left.advance()
     assert end(left) == whole
-
-
-@pytest.mark.parametrize("steps", range(STEPS + 1))
-def test_a_run_that_was_left_between_rounds_ends_like_one_that_was_not(tmp_path, undisturbed, steps):
-    first = opened(RUN, tmp_path, DATA)
-    for _ in range(steps):
-        first.advance()
-    assert end(opened(RUN, tmp_path, DATA)) == undisturbed
 
 
 def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int, late: bool) -> None:

@@ -1,19 +1,16 @@
 """Whole runs without Ray, on data whose answer is known, beside a version of IFCA that fits on a page."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from algorithms.engine import server
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.loop import DivergenceError
-from orchestrator.trial.random_streams import stream
 from tests.support.planted import (
     ATTACK,
     PlannedShadows,
@@ -120,16 +117,6 @@ def test_beta_zero_is_ifca_to_the_bit(tmp_path, robust):
         assert value == kept[1][name], name
 
 
-def test_beta_one_moves_everybody_to_the_less_risky_model(tmp_path):
-    """With the real attack, and from the round in which it first reports."""
-    trial = opened(given(5, clustering=mir(beta=1.0), attacks=[ATTACK]), tmp_path, planted(each=12))
-    finished(trial)
-    risks, chosen = trial.state.published_risks, trial.state.assignment
-    assert risks[0] != risks[1]
-    assert (chosen == risks.argmin()).all()
-    assert [len(set(row)) for row in by_round(trial, "cluster")][2:] == [1, 1, 1]
-
-
 @pytest.mark.parametrize("robust", [{}, ROBUST], ids=["plain", "restarts"])
 @pytest.mark.parametrize(("safe", "rounds"), [(0, 3), (1, 4), (0, 6)])
 def test_the_reported_choice_is_that_of_the_last_round_made_with_the_risk(tmp_path, robust, safe, rounds):
@@ -141,15 +128,6 @@ def test_the_reported_choice_is_that_of_the_last_round_made_with_the_risk(tmp_pa
     assert trial.state.assignment.tolist() == [safe] * 10
     assert ClusterModels.of(trial.state).users[safe].all()
     assert table(trial, "rounds")["round"] == list(range(rounds))
-
-
-def test_a_risk_that_is_measured_after_the_last_round_moves_nobody(tmp_path):
-    """What is reported is about the models as they were trained, and about who trained them."""
-    trial = opened(given(2, clustering=mir(beta=1.0), attacks=[ATTACK]), tmp_path, shadows=risky(0.9, 0.6))
-    finished(trial)
-    for j in range(2):
-        assert (trial.state.assignment == j).tolist() == ClusterModels.of(trial.state).users[j].tolist()
-    assert "migrated" not in table(trial, "rounds")
 
 
 def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
@@ -175,15 +153,6 @@ def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
     assert (last["model"] == "majority")[~minority].all()
     assert (row["moved_majority"], row["moved_minority"]) == (0, moved.sum())
     assert (row["migrated"], row["risk_gap"], row["loss_gap"]) == pytest.approx((moved.sum(), dl, df[minority].mean()))
-
-
-def test_attacks_are_made_when_due_and_once_more_at_the_end(tmp_path):
-    for rounds, due in ((5, [2, 4, 5]), (4, [2, 4]), (1, [1])):
-        shadows = risky(0.6, 0.7)
-        trial = opened(given(rounds, clustering=clustered(), attacks=[ATTACK]), tmp_path / str(rounds), shadows=shadows)
-        finished(trial)
-        assert shadows.rounds == due
-        assert sorted(set(table(trial, "attacks")["round"])) == due
 
 
 # What must not matter, and what must
@@ -215,14 +184,6 @@ def test_the_cut_into_blocks_changes_nothing_but_rounding(tmp_path):
     for clusters, params in found[1:]:
         assert clusters == found[0][0]
         np.testing.assert_allclose(params, found[0][1], atol=1e-6)
-
-
-def test_another_seed_gives_another_run(tmp_path):
-    kept = [
-        outputs(finished(opened(given(2, seed=seed), tmp_path / name))) for seed, name in ((0, "a"), (0, "b"), (1, "c"))
-    ]
-    assert kept[0] == kept[1]
-    assert kept[0]["global.1.weight"] != kept[2]["global.1.weight"]
 
 
 def test_a_whole_run_leaves_the_global_generators_as_they_were(tmp_path):
@@ -273,28 +234,6 @@ def test_what_left_off_initializations_spent_stays_in_the_account(tmp_path):
     trial = finished(opened(run, tmp_path, planted()))
     assert {one.start for one in trial.state.spent} == {0, 1, 2}
     assert len({(one.start, one.round) for one in trial.state.spent}) == 3 * 2 + 2
-
-
-def test_every_model_round_and_initialization_has_noise_of_its_own(tmp_path, monkeypatch):
-    added, step = [], server.step
-
-    def spied(run, state, model, received, noise):
-        added.append(noise.take())
-        return step(run, state, model, received, SimpleNamespace(take=added[-1].copy))
-
-    monkeypatch.setattr(server, "step", spied)
-    clustering = clustered("ifca", warm_start_rounds=4, restarts=2, restart_rounds=1)  # warm: no cluster is empty
-    trial = opened(given(2, clustering=clustering, privacy="global_dp"), tmp_path, planted())
-    places = []
-    while not trial.done:
-        places += [(trial.state.round, j, trial.state.start) for j in range(2)]
-        trial.advance()
-    assert len(set(places)) == len(added) == len(places) >= 6
-    expected = [
-        stream(trial.run.seed, "noise", *place).standard_normal(trial.rounds.layout.size, np.float32)
-        for place in places
-    ]
-    assert [noise.tobytes() for noise in added] == [noise.tobytes() for noise in expected]
 
 
 def test_a_round_to_which_nobody_comes_changes_no_model(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from datasets.federation import Examples, Federation
 from orchestrator.trial import client_actors, metric_rows
-from tests.support.planted import clustered, finished, given, opened, outputs, planted, table
+from tests.support.planted import clustered, finished, given, opened, planted, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,17 +53,3 @@ def test_on_the_test_examples_it_is_the_accuracy(tmp_path: Path, fields: dict[st
     assert rows["validation_accuracy"][0] is None and rows["validation_accuracy"][2] > 0.5  # measured when evaluated
     if not fields:
         assert rows["validation_loss"][2] < rows["validation_loss"][1]
-
-
-def test_validation_changes_nothing_else(tmp_path: Path) -> None:
-    data = planted()
-    more = replace(data, validation=data.test[:20], validation_owner=data.test_owner[:20])
-    run = given(rounds=3, clustering=clustered())
-    one, two = (
-        outputs(finished(opened(run, tmp_path / name, federation)))
-        for name, federation in (("plain", data), ("validated", more))
-    )
-    columns = ["validation_accuracy", "validation_loss"]
-    assert not set(columns) & set(one["rounds"].column_names)
-    two["rounds"] = two["rounds"].drop_columns(columns)
-    assert one == two
