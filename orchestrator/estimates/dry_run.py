@@ -46,11 +46,11 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
     listed = trials if len(trials) <= MOST_LISTED else trials[:FEW_LISTED]
     for trial in listed:
         table.add_row(trial.title, str(trial.run.rounds), trial.id, "" if trial.id in todo else "complete")
-    others = len(trials) - len(listed)
+    others, answer = len(trials) - len(listed), forecast(sweep, missing, place)
     lines = [
         f"and {others} others, which --print-config shows" if others else None,
         f"each trial: {place}; {_concurrent(sweep, place)} at a time on the {local_cpus()} CPUs here",
-        *_estimate(sweep, missing, place),
+        *([answer] if isinstance(answer, str) else answer.lines),
         _power(trials),
         unrepeatable(missing),
         *_tuned(sweep, trials),
@@ -104,39 +104,22 @@ class Forecast:
     Attributes:
         seconds: from the command to the report.
         trial: seconds of a trial by part, the mean over those that were timed.
-        timed: trials that were timed, or stand for equal ones that were.
-        remarks: what splits leave unused.
+        lines: the forecast in words, and what splits leave unused.
     """
 
     seconds: float
     trial: Mapping[str, float]
-    timed: int
-    remarks: Sequence[str]
-
-
-def _estimate(sweep: Sweep, missing: list[TrialSpec], place: Placement) -> list[str]:
-    """The estimate, what its time is spent on, and what splits leave unused, a line each."""
-    if not missing:
-        return ["estimate: all trials are complete"]
-    if place.gpu:
-        return ["no estimate: training on a GPU cannot be timed without starting it"]
-    answer = forecast(sweep, missing, place)
-    if isinstance(answer, str):
-        return [answer]
-    each = sum(answer.trial.values())
-    named = ", ".join(f"{part} {100 * own / each:.0f} %" for part, own in answer.trial.items() if own >= each / 100)
-    some = f" for {answer.timed} of the trials" if answer.timed < len(missing) else ""
-    return [
-        f"estimate: {duration(answer.seconds)} on this machine, based on steps timed just now{some}",
-        f"a trial takes {duration(each)}: {named}",
-        *answer.remarks,
-    ]
+    lines: Sequence[str]
 
 
 def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Forecast | str:
-    """What the trials take on the processors of this machine, or why that is not known."""
+    """What the trials take on the processors of this machine, or why that is not known. Raises ConfigError."""
+    if not missing:
+        return "estimate: all trials are complete"
+    if place.gpu:
+        return "no estimate: training on a GPU cannot be timed without starting it"
     worker_session.keep_freed_memory()  # as in the processes that train
-    small, spent, trials, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
+    small, spent, timed, unused = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
     kinds = Counter(map(_kind, missing))
     examples = {_kind(trial): trial.run for trial in missing}
     every = -(-len(kinds) // MOST_KINDS)
@@ -152,15 +135,19 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
-        trials += kinds[kind]
+        timed += kinds[kind]
         if data.unused >= data.clients:  # more than the remainder of a division
             used = f"beside {data.sizes.sum()} of clients"
-            remarks.append(f"split {run.split.name}: {data.unused} training examples are unused, {used}")
+            unused.append(f"split {run.split.name}: {data.unused} training examples are unused, {used}")
     at_once = min(_concurrent(sweep, place), len(missing))
     slowdown = max(1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus())
-    each = {part: seconds / trials for part, seconds in spent.most_common()}
-    total = START_SECONDS + -(-len(missing) // at_once) * sum(each.values()) * slowdown
-    return Forecast(total, each, trials, remarks)
+    parts = {part: seconds / timed for part, seconds in spent.most_common()}
+    each = sum(parts.values())
+    total = START_SECONDS + -(-len(missing) // at_once) * each * slowdown
+    some = f" for {timed} of the trials" if timed < len(missing) else ""
+    shares = ", ".join(f"{part} {100 * own / each:.0f} %" for part, own in parts.items() if own >= each / 100)
+    said = f"estimate: {duration(total)} on this machine, based on steps timed just now{some}"
+    return Forecast(total, parts, [said, f"a trial takes {duration(each)}: {shares}", *unused])
 
 
 def _kind(trial: TrialSpec) -> str:

@@ -22,27 +22,26 @@ from orchestrator.config.slots import SLOTS
 
 
 def declared() -> list[dict[str, Any]]:
-    """What the components from outside declare in this process, as JSON has it."""
-    names = [(slot.folder, name) for slot in SLOTS for name in sorted(components(slot.folder))]
-    entries = [_entry(folder, name) for folder, name in names if name not in own_components(folder)]
+    """What the components from outside declare in this process, by the names of `Declaration`, as JSON has it."""
+    entries = []
+    for folder in (slot.folder for slot in SLOTS):
+        for name in sorted(components(folder).keys() - set(own_components(folder))):
+            one = complete(folder, name)
+            entry = {"room": room(folder), "name": name, "LABEL": one.LABEL}
+            entry |= {"METRICS": [asdict(metric) for metric in one.METRICS]}
+            entry |= {"PRESETS": {preset: fixed.label for preset, fixed in one.PRESETS.items()}}
+            if folder == "attacks":
+                entry |= {"KINDS": one.KINDS, "SEES": one.SEES, "ADVERSARY": one.ADVERSARY}
+            entries.append(entry)
     plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=lambda value: value.item()))
     return plain
 
 
 def believe(entries: Sequence[Mapping[str, Any]]) -> None:
     """Let reports describe components from outside as they were when results were made."""
-    outside.declare(Declaration(**{**entry, **_restored(entry)}) for entry in entries)
-
-
-def _entry(folder: str, name: str) -> dict[str, Any]:
-    """What a component declares, by the names of `Declaration`; of its presets, the labels."""
-    one = complete(folder, name)
-    attack = {"KINDS": one.KINDS, "SEES": one.SEES, "ADVERSARY": one.ADVERSARY} if folder == "attacks" else {}
-    metrics = [asdict(metric) for metric in one.METRICS]
-    presets = {preset: fixed.label for preset, fixed in one.PRESETS.items()}
-    return {"room": room(folder), "name": name, "LABEL": one.LABEL, "METRICS": metrics, "PRESETS": presets, **attack}
-
-
-def _restored(entry: Mapping[str, Any]) -> dict[str, Any]:
-    metrics = TypeAdapter(tuple[Metric, ...]).validate_python(entry["METRICS"])
-    return {"METRICS": metrics, "PRESETS": {name: Preset(label, {}) for name, label in entry["PRESETS"].items()}}
+    declarations = []
+    for entry in entries:
+        metrics = TypeAdapter(tuple[Metric, ...]).validate_python(entry["METRICS"])
+        presets = {name: Preset(label, {}) for name, label in entry["PRESETS"].items()}
+        declarations.append(Declaration(**{**entry, "METRICS": metrics, "PRESETS": presets}))
+    outside.declare(declarations)

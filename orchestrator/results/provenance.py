@@ -65,7 +65,7 @@ class Hashes:
     """
 
     def __init__(self) -> None:
-        self._hashes: dict[str, str] = {}
+        self._data: dict[str, str] = {}
 
     @cached_property
     def _code(self) -> str:
@@ -76,17 +76,17 @@ class Hashes:
 
     def add(self, data: Component[Any, Any], source: Source) -> None:
         """Hash what the component ``data`` has loaded."""
-        if self._key(data) not in self._hashes:
-            self._hashes[self._key(data)] = data_hash(source)
+        self._data[_source_key(data)] = data_hash(source)
 
     def origin(self, run: Run) -> dict[str, str]:
         """The commit, and the hashes of a run's code and of its data if they were loaded here."""
-        data = self._hashes.get(self._key(run.data))
+        data = self._data.get(_source_key(run.data))
         return {"commit": commit() or "unknown", "code": self._code} | ({"data": data} if data else {})
 
-    def _key(self, data: Component[Any, Any]) -> str:
-        """What decides what is read: all fields but the number of clients and the seed of the split."""
-        return repr((data.name, data.config.model_copy(update={"clients": 1, "split_seed": None})))
+
+def _source_key(data: Component[Any, Any]) -> str:
+    """What decides what is read: all fields but the number of clients and the seed of the split."""
+    return repr((data.name, data.config.model_copy(update={"clients": 1, "split_seed": None})))
 
 
 def data_hash(source: Source) -> str:

@@ -103,23 +103,17 @@ def sweeps_in(path: Path) -> list[Folder]:
     if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
 
-    def is_sweep(one: Path) -> bool:
-        return os.path.isfile(one / MANIFEST) or os.path.isdir(one / "trials")
-
-    below = (
-        [path] if is_sweep(path) else sorted(one for one in path.iterdir() if not one.is_symlink() and is_sweep(one))
-    )
-    if not below:
-        raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
-    return [Folder(one) for one in below]
+    for candidates in ([path], sorted(below for below in path.iterdir() if not below.is_symlink())):
+        if sweeps := [Folder(one) for one in candidates if (one / MANIFEST).is_file() or (one / "trials").is_dir()]:
+            return sweeps
+    raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
 
 
 def damages_of(sweep: Folder) -> Iterator[DamageError]:
     """What is damaged of a sweep: its own manifest, its trials, what unfinished ones have saved, and its cache."""
     if not sweep.manifest.exists():
         yield DamageError(sweep.manifest, "is missing")
-    trials = sweep.trials()
-    entries = sorted(sweep.cache.iterdir()) if sweep.cache.is_dir() else []
-    folders = [(sweep.path, None), *((one.path, one.id) for one in trials), *((one.state, one.id) for one in trials)]
-    folders += [(entry, entry.name) for entry in entries]
+    folders: list[tuple[Path, str | None]] = [(sweep.path, None)]
+    folders += [(path, trial.id) for trial in sweep.trials() for path in (trial.path, trial.state)]
+    folders += [(entry, entry.name) for entry in sorted(sweep.cache.glob("*"))]
     yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))

@@ -113,7 +113,7 @@ METHODS = EMPTY.replace("alpha: 0.001", "alpha: 10").replace("  seed: 0\n", "")
 )
 def test_the_plan_says_what_so_many_runs_can_show(planned, monkeypatch, sweep, said, unsaid) -> None:
     """With 2 degrees of freedom, t is 4.303 at 5 % and 6.205 at 2.5 %; over the root of 3: 2.48 and 3.58."""
-    monkeypatch.setattr(dry_run, "_estimate", lambda *_: [])
+    monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
     shown = planned(f"{METHODS}sweep: {sweep}\n")
     (line,) = [line for line in shown.splitlines() if "of a setting: " in line]
     assert said in line and (not unsaid or unsaid not in line)
@@ -129,7 +129,7 @@ def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(planned, mo
 
 
 def test_of_many_trials_the_first_are_listed_and_the_others_counted(planned, monkeypatch) -> None:
-    monkeypatch.setattr(dry_run, "_estimate", lambda *_: [])
+    monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
     text = EMPTY.replace("alpha: 0.001", "alpha: 10") + "sweep: {seed: {grid_search: [%s]}}\n"
     few, many = (planned(text % ", ".join(map(str, range(count)))) for count in (100, 101))
     assert (few.count("seed="), "others" in few) == (100, False)
