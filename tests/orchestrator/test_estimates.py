@@ -1,18 +1,16 @@
 """The estimate of a dry run: what is counted beside runs that did it, by hand, and beside the time that a run takes."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from attacks import shadow_mia
 from datasets.sources import digits
 from orchestrator.estimates import counts, small_runs
 from orchestrator.estimates.counts import Schedule
-from orchestrator.estimates.small_runs import Small, SmallRuns, in_small
+from orchestrator.estimates.small_runs import Small, SmallRuns
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_place, a_run, estimated, parts
@@ -122,22 +120,6 @@ def test_replicas_on_halves_are_part_of_it():
 
 
 # A run in small
-
-
-def test_a_small_federation_has_the_first_examples_of_the_first_clients():
-    data = partition_data(a_run(), Path())
-    data = replace(data, nonmember_owner=np.arange(len(data.nonmembers)) % 9 - 1)  # some are nobody's
-    small = in_small(data, 3, 4)
-    assert small.sizes.tolist() == [4, 4, 4]
-    for i in range(3):
-        assert (small.client(i).x == data.client(i).x[:4]).all() and (small.client(i).y == data.client(i).y[:4]).all()
-        first = data.offsets[i]
-        strengths = data.example_strengths[first : first + 4]
-        assert (small.example_strengths[small.offsets[i] : small.offsets[i + 1]] == strengths).all()
-    for part, owner in ((small.test, small.test_owner), (small.nonmembers, small.nonmember_owner)):
-        assert len(part) == len(owner) == 3 * 4 and owner.max() < 3
-    assert sorted(set(small.nonmember_owner)) == [-1, 0, 1, 2]
-    assert in_small(data, 8, 12) is data
 
 
 def test_what_trials_have_in_common_is_timed_once(monkeypatch):

@@ -10,7 +10,6 @@ from orchestrator.cli import main
 from orchestrator.config.run import resolve
 from orchestrator.estimates import dry_run
 from orchestrator.estimates.needs import Machine
-from orchestrator.report.context import sentences
 from orchestrator.trial.federation import partition_data
 
 
@@ -161,21 +160,3 @@ def test_the_plan_says_what_splits_do_and_leave_unused(planned) -> None:
     assert data.unused == 1198 - 398 - data.sizes.sum() > 100
     assert f"split dirichlet: {data.unused} training examples are unused, beside {data.sizes.sum()} of clients" in shown
     assert shown.count("are unused") == 1
-
-
-@pytest.mark.parametrize("protected", [False, True])
-def test_the_plan_of_a_search_says_what_an_epsilon_will_not_include(planned, protected) -> None:
-    text = """
-name: search
-base:
-  rounds: 1
-  data: {name: digits, clients: 4, examples_per_client: 20, validation_size: 50}
-  model: mlp
-sweep:
-  training.lr: {uniform: [0.1, 0.4]}
-samples: 3
-tune: {search: optuna}
-"""
-    shown = planned(text.replace("mlp", "mlp\n  privacy: global_dp") if protected else text)
-    lines = sentences("validation_accuracy", 3, epsilon=True)
-    assert [line in shown for line in lines] == [True, protected]

@@ -164,27 +164,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(tmp_path):
         write_atomically(path / "b", b"")
 
 
-def test_a_kill_leaves_a_whole_file(tmp_path):
-    running = program(f"""
-        path = Path({str(tmp_path / "a")!r})
-        write_atomically(path, b"0" * 200_000)
-        print("ready", flush=True)
-        while True:
-            for letter in b"12":
-                write_atomically(path, bytes([letter]) * 200_000)
-    """)
-    assert running.stdout is not None
-    running.stdout.readline()
-    try:
-        for _ in range(200):
-            seen = (tmp_path / "a").read_bytes()
-            assert len(seen) == 200_000 and len(set(seen)) == 1
-    finally:
-        running.kill()
-        running.wait()
-    assert len((tmp_path / "a").read_bytes()) == 200_000
-
-
 def test_a_file_has_the_usual_mode_and_replaces_a_link_but_not_its_target(tmp_path):
     (tmp_path / "target").write_bytes(b"theirs")
     (tmp_path / "link").symlink_to(tmp_path / "target")

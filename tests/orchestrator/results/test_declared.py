@@ -10,7 +10,7 @@ import pytest
 import fedpriv
 from algorithms.core.metric import Column, Metric
 from datasets import outside
-from datasets.components import complete, components
+from datasets.components import components
 from orchestrator import commands
 from orchestrator.config.own_code import install
 from orchestrator.metric_names import metric, metrics
@@ -110,19 +110,6 @@ def test_loaded_results_know_the_metrics_and_labels(own: tuple[Path, dict[str, b
     assert component_label("attacks.0", "loud") == "loud norms"
     assert component_label("aggregation.name", "scaled") == "scaled mean"
     assert "norms_auc" in results.summary.columns.str.cat(sep=" ")
-
-
-def test_code_that_is_installed_afterwards_speaks_for_itself(
-    own: tuple[Path, dict[str, bytes]], tmp_path: Path
-) -> None:
-    fedpriv.load(own[0])
-    written(tmp_path / "code", FILES | {"attacks/norms.py": FILES["attacks/norms.py"].replace("AUC of norms", "other")})
-    assert install([tmp_path / "code"]) == []
-    assert metric("norms_auc").label == "other"
-    fedpriv.load(own[0])
-    assert metric("norms_auc").label == "AUC of norms"
-    assert complete("attacks", "norms").METRICS[0].label == "other"
-    forget_code()
 
 
 def test_a_saved_declaration_does_not_stand_for_a_component_of_ours() -> None:

@@ -1,6 +1,9 @@
 """What a round leaves in the tables, by hand on four clients; and that what does not exist is empty and never 0."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,11 @@ from attacks.interfaces import Audit, Measure, Scores
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.tables import as_table
-from orchestrator.trial import metric_rows
+from orchestrator.trial import client_actors, metric_rows
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.metric_rows import ClientExposure, Snapshot
 from orchestrator.trial.saved import RunState
-from tests.support.planted import given, planted
+from tests.support.planted import clustered, finished, given, opened, planted, table
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error::RuntimeWarning")]
 
@@ -130,15 +133,6 @@ def test_examples_of_nobody_and_groups_without_examples_count_for_no_group():
     assert mixed["demographic_parity"] == pytest.approx(1 / 4)
 
 
-def test_a_round_without_predictions_tells_what_needs_none():
-    complete, made = metric_rows.round_row(shot()), replace(shot(), outputs=np.empty((2, 0, 2), np.float32))
-    row = metric_rows.round_row(made)
-    assert row.items() <= complete.items()
-    assert {"loss", "purity", "violations", "risk_gap", "clients_minority"} <= set(row)
-    assert not any("accuracy" in name and not name.startswith(("mia", "train")) for name in row)
-    assert "equalized_odds" not in row
-
-
 # What does not exist
 
 
@@ -248,7 +242,43 @@ def test_final_metrics_are_of_the_last_round_or_means_over_attacked_rounds(viola
     assert not {"round", "seconds", "attacked"} & final.keys()
 
 
-def test_without_attacks_there_is_no_mean_of_violations():
-    final = metric_rows.final_metrics(RUN, Outcome([{"round": 0, "seconds": 1.0, "loss": 0.5}], [], np.array([5])))
-    unprotected = "none: updates are neither clipped nor noised"
-    assert final == {"loss": 0.5, "guarantee": unprotected, "seconds_per_round": 1.0}
+# Two models of two classes on four examples: the first is right on the first three, the second on the last alone.
+VALIDATED = np.array([0, 1, 0, 1])
+LOGITS = np.log(
+    np.array([[[0.8, 0.2], [0.4, 0.6], [0.9, 0.1], [0.7, 0.3]], [[0.1, 0.9], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5001]]])
+).astype(np.float32)
+
+
+def federation(owners: Any, clients: int = 5, minority: int = 1) -> Federation:
+    examples = Examples(np.zeros((4, 10), np.float32), VALIDATED)
+    return replace(planted(clients, 5, minority), validation=examples, validation_owner=np.array(owners))
+
+
+def test_by_hand_every_group_counts_by_its_clients() -> None:
+    """Client 4 is the minority, with three of the examples; the majority's client 0 has one and uses the first model."""
+    row = metric_rows.validation(LOGITS, federation([0, 4, 4, 4]), np.array([0, 0, 0, 0, 1]))
+    assert row["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 1 / 3)
+    majority, minority = -np.log(0.8), -(np.log(0.4) + np.log(0.2) + np.log(0.5001 / 1.0001)) / 3
+    assert row["validation_loss"] == pytest.approx(4 / 5 * majority + 1 / 5 * minority, rel=1e-5)
+
+
+def test_by_hand_examples_of_nobody_are_judged_under_the_most_used_model() -> None:
+    row = metric_rows.validation(LOGITS, federation([-1] * 4), np.array([0, 1, 0, 0, 1]))
+    assert row["validation_accuracy"] == 3 / 4
+    mixed = metric_rows.validation(LOGITS, federation([-1, -1, 0, 4]), np.array([0, 0, 0, 0, 0]))
+    assert mixed["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 0)
+    of_one_group = metric_rows.validation(LOGITS, federation([0, 1, 2, 3]), np.zeros(5, np.int64))
+    assert of_one_group["validation_accuracy"] == 3 / 4  # the other counts for nothing
+
+
+@pytest.mark.parametrize("fields", [{}, {"clustering": clustered()}])
+def test_on_the_test_examples_it_is_the_accuracy(tmp_path: Path, fields: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(client_actors, "PREDICTED", 7)
+    data = planted()
+    twice = replace(data, validation=data.test, validation_owner=data.test_owner)
+    trial = finished(opened(given(rounds=3, evaluate_every=2, **fields), tmp_path, twice))
+    rows = table(trial, "rounds")
+    assert rows["validation_accuracy"] == rows["accuracy"]
+    assert rows["validation_accuracy"][0] is None and rows["validation_accuracy"][2] > 0.5  # measured when evaluated
+    if not fields:
+        assert rows["validation_loss"][2] < rows["validation_loss"][1]

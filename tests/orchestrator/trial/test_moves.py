@@ -57,26 +57,6 @@ def test_moves_are_counted_against_the_choice_by_loss_when_risk_begins_to_count(
     assert trial.state.reference.tolist() == np.where(MINORITY, *_by_name(trial)).tolist()
 
 
-@pytest.mark.parametrize(
-    ("fields", "moved"),
-    [
-        ({"most_leaving": 2}, [2, 4, 6, 8]),
-        ({"most_leaving": 0.25}, [4, 7, 9, 10]),  # of 16, 12, 9 and 7 clients
-        ({"most_leaving": 0}, [0] * 4),
-        ({"leaving_price": 0.25}, [16] * 4),  # risks differ by 0.3
-        ({"leaving_price": 0.35}, [0] * 4),
-    ],
-)
-def test_a_cap_and_a_price_limit_who_leaves_once_risk_counts(tmp_path: Path, fields: Any, moved: list[int]) -> None:
-    """Whom a client trains with before, and what it is counted against, is as without them."""
-    trial = invasion(tmp_path, **fields)
-    rows, chosen = table(trial, "rounds"), table(trial, "clients")["cluster"]
-    assert rows["migrated"] == [None] * 4 + moved
-    assert trial.state.reference.tolist() == np.where(MINORITY, *_by_name(trial)).tolist()
-    free = table(invasion(tmp_path / "free"), "clients")["cluster"]
-    assert chosen[: 4 * 20] == free[: 4 * 20]
-
-
 def _by_name(trial: Any) -> tuple[int, int]:
     return trial.state.names.index("minority"), trial.state.names.index("majority")
 
