@@ -139,7 +139,7 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
             return {"parts": clock.taken()}
 
         def save(path: str) -> None:
-            np.savez(path, **{name.split(".", 1)[1]: array for name, array in trial.arrays().items()})
+            np.savez(path, **{name.split(".", 1)[1]: array for name, array in trial.rounds.arrays().items()})
 
         serve(out, {"round": round_, "save": save, "store": lambda _: {"bytes": stored()}})
         clients.stop()

@@ -123,7 +123,7 @@ def finished(trial: Trial) -> Trial:
 
 def outputs(trial: Trial) -> dict[str, Any]:
     """Return all that a finished trial gives, in bytes: its tables without clocks, its arrays, its assignment."""
-    contents: dict[str, Any] = {name: array.tobytes() for name, array in trial.arrays().items()}
+    contents: dict[str, Any] = {name: array.tobytes() for name, array in trial.rounds.arrays().items()}
     for name in ("rounds", "clients", "attacks", "scores"):
         table = trial.rows(name)
         if len(table):

@@ -42,10 +42,6 @@ class Findings:
         """Return whether any attack was made."""
         return bool(self.audits or self.exposures)
 
-    def __add__(self, later: Findings) -> Findings:
-        """Add the results of attacks that were made later in the round."""
-        return Findings(later.assignment, self.audits + later.audits, self.exposures + later.exposures)
-
     def latest(self, attack: str | None) -> tuple[int, dict[int, Audit]]:
         """Return the latest results of an attack on models, by cluster, and the rounds trained; none if not made."""
         made = max((round_ for name, round_, _, _ in self.audits if name == attack), default=0)
@@ -166,34 +162,16 @@ def attack_named(run: Run, name: str) -> AttackComponent:
     return next(attack for attack in run.attacks if attack.name == name)
 
 
-def models_due(run: Run, round_: int) -> list[AttackComponent]:
-    """Return the attacks on models that are made before round ``round_``; after the last round, all of them."""
-    return [attack for attack in of_kind(run, "models") if round_ and _due(run, attack, round_)]
-
-
-def updates_due(run: Run, round_: int) -> list[AttackComponent]:
-    """Return the attacks on updates that are made in round ``round_``, counted from 0."""
-    return [attack for attack in of_kind(run, "updates") if _due(run, attack, round_ + 1)]
-
-
-def _due(run: Run, attack: AttackComponent, rounds_done: int) -> bool:
-    return rounds_done % attack.config.every == 0 or rounds_done == run.rounds
+def due(run: Run, kind: Literal["models", "updates"], rounds: int) -> list[AttackComponent]:
+    """Return the attacks of a kind that are made after so many rounds: before the next one, and all after the last."""
+    attacks = of_kind(run, kind) if rounds else []
+    return [attack for attack in attacks if rounds % attack.config.every == 0 or rounds == run.rounds]
 
 
 def risk_signal(run: Run) -> str | None:
     """Return the attack whose result is published as risk: that which the clustering names, else the first with one."""
     named = run.clustering.module.risk_signal(run.clustering.config)
     return named or next((attack.name for attack in run.attacks if attack.module.RISK), None)
-
-
-def risk_known(run: Run, state: RunState) -> bool:
-    """Return whether clients know the risk of a model, so that it may count in their choice.
-
-    It is the risk that the server measured or, where clients choose by their own attacks, one that such an attack
-    found.
-    """
-    risks = state.own_risks if run.clustering.config.weighs_own_risks else state.measured_risks
-    return bool(np.isfinite(risks).any())
 
 
 def conclude_updates(
@@ -206,7 +184,7 @@ def conclude_updates(
     """
     clients, exposures = np.concatenate([result.clients for result in results]), []
     fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
-    for attack in updates_due(run, round_):
+    for attack in due(run, "updates", round_ + 1):
         observed = join_observations([result.observed[attack.name] for result in results])
         prefix = f"{attack.name}."
         kept = {name.removeprefix(prefix): array for name, array in attacks.items() if name.startswith(prefix)}

@@ -158,20 +158,17 @@ class ClientPool:
                 actor = idle.pop(0)
                 method = getattr(actor, job.method).options(name=f"ClientActor.{job.method}, {self.title}")
                 pending[method.remote(setup, *job.args)] = (index, actor)
-            for ref in self._answered(pending):
+            answered, _ = ray.wait(list(pending), timeout=self.timeout)
+            if not answered:
+                raise TimeoutError(
+                    f"{len(pending)} jobs wait for {len(self.actors)} client actors and none finished within "
+                    f"{self.timeout:g} s; raise resources.timeout_seconds if a block takes that long"
+                )
+            for ref in answered:
                 index, actor = pending.pop(ref)
                 results[index] = ray.get(ref)
                 idle.append(actor)
         return [results[index] for index in range(len(jobs))]
-
-    def _answered(self, pending: dict[ray.ObjectRef[Any], Any]) -> list[ray.ObjectRef[Any]]:
-        answered, _ = ray.wait(list(pending), timeout=self.timeout)
-        if not answered:
-            raise TimeoutError(
-                f"{len(pending)} jobs wait for {len(self.actors)} client actors and none finished within "
-                f"{self.timeout:g} s; raise resources.timeout_seconds if a block takes that long"
-            )
-        return answered
 
     def stop(self) -> None:
         """Kill the actors' processes."""

@@ -112,7 +112,8 @@ class Rounds:
         """
         state, started, round_ = self.state, time.monotonic(), self.state.round
         # 1. The server attacks its own models, and publishes the risk with them.
-        findings = self._attack(round_)
+        findings = Findings(state.assignment)
+        self._attack(round_, findings)
         # 2. Every client chooses a model, those of the cohort train it, and the server updates it.
         risks = state.published_risks, state.assignment, self.data.classes
         view = View(state.selection, *risks, state.own_risks if state.own_risks.size else None)
@@ -132,7 +133,7 @@ class Rounds:
         self._evaluate(state.round)
         seconds = time.monotonic() - started
         if state.round == self.run.rounds:  # the models that would be deployed are attacked, too
-            findings += self._attack(state.round)
+            self._attack(state.round, findings)
             findings.exposures += self._replicate()
         self._record(findings, metrics, seconds)
 
@@ -155,11 +156,15 @@ class Rounds:
             canaries=self.audit.begin(),
         )
 
-    def _attack(self, round_: int) -> Findings:
+    def _attack(self, round_: int, findings: Findings) -> None:
         """Make the attacks on models that are due before round ``round_``, and publish the risks."""
-        state, signal, due = self.state, attack_round.risk_signal(self.run), attack_round.models_due(self.run, round_)
+        state, signal, due = (
+            self.state,
+            attack_round.risk_signal(self.run),
+            attack_round.due(self.run, "models", round_),
+        )
         models = ClusterModels.of(state)
-        findings = Findings(models.own if due else state.assignment)
+        findings.assignment = models.own if due else state.assignment
         for attack in due:
             audits = self.context.tasks.audit(self.setup, self.run, attack, self.data, models)
             for cluster, audit in audits.items():
@@ -174,7 +179,6 @@ class Rounds:
                     state.published_risks[cluster] = UNTRAINED_RISK if undetermined else risk
                     state.measured_risks[cluster] = np.nan if audit.risk is None else audit.risk
                     state.queried[cluster] = member.sum(), (~member).sum()
-        return findings
 
     def _replicate(self) -> list[tuple[str, int, Exposure]]:
         """Make the attacks that train whole federations, after the last round."""
@@ -191,7 +195,7 @@ class Rounds:
 
     def _train(self, models: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
         """Train the blocks of the cohort on the actors."""
-        attacks = tuple(attack.name for attack in attack_round.updates_due(self.run, self.state.round))
+        attacks = tuple(attack.name for attack in attack_round.due(self.run, "updates", self.state.round + 1))
         sent = self.clients.share(models)
         results: list[BlockResult] = self.clients.run(
             self.setup, [Job("train", (sent, block, attacks)) for block in assigned]
@@ -240,7 +244,7 @@ class Rounds:
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise DivergenceError(f"a weight is no longer finite in round {state.round}")
         reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
-        if models == 1 and not reported and not attack_round.models_due(self.run, round_):
+        if models == 1 and not reported and not attack_round.due(self.run, "models", round_):
             state.losses, state.accuracies = np.full((2, self.data.clients, 1), np.nan)
             self.outputs = np.empty((1, 0, self.data.classes), np.float32)
             return

@@ -33,7 +33,7 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     tables, state = {name: trial.rows(name) for name in TABLES}, trial.state
     over = Outcome(tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries)
     metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(tables["clients"])
-    files = _files(tables.__getitem__) | {folder.model.name: save(trial.arrays())}
+    files = _files(tables.__getitem__) | {folder.model.name: save(trial.rounds.arrays())}
     model = {"shape": list(trial.data.shape), "classes": trial.data.classes}
     return _write(folder, identity, began, "finished", files, state.resumed, metrics=metrics, model=model)
 

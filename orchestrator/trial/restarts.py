@@ -22,7 +22,8 @@ from algorithms.engine.round import choose
 from algorithms.interfaces import Run
 from orchestrator.results.log import DamageError, cached, quarantine, stored
 from orchestrator.results.tables import join_tables
-from orchestrator.trial import attack_round, metric_rows
+from orchestrator.trial import metric_rows
+from orchestrator.trial.attack_round import due
 from orchestrator.trial.federation import content_digest, digest
 from orchestrator.trial.loop import DivergenceError, Rounds, TrialContext
 from orchestrator.trial.random_streams import stream
@@ -87,10 +88,6 @@ class Trial:
     def done(self) -> bool:
         """Whether all rounds are done."""
         return self.state.round >= self.run.rounds and not self.comparing
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return every model's arrays by name, ``<model>.<array>``."""
-        return self.rounds.arrays()
 
     def news(self) -> list[dict[str, Any]]:
         """Return the rows of all rounds not returned before; none while initializations are compared."""
@@ -160,7 +157,10 @@ class Trial:
         # During the comparison, risk does not count, so that every algorithm compares the same initializations.
         if self.comparing:
             return choose(self.run, view, self.preferences, by_loss_alone=True)[0], view.losses
-        view = replace(view, risk_counts=attack_round.risk_known(self.run, self.state))
+        # It counts once clients know it of a model: as the server measured it, or as their own attacks found it.
+        own = self.run.clustering.config.weighs_own_risks
+        risks = self.state.own_risks if own else self.state.measured_risks
+        view = replace(view, risk_counts=bool(np.isfinite(risks).any()))
         if view.risk_counts and (self.state.reference < 0).any():  # the first choice in which risk counts
             self.state.reference, _ = choose(self.run, view, self.preferences, by_loss_alone=True)
         return choose(self.run, view, self.preferences)
@@ -172,7 +172,7 @@ class Trial:
         shared.
         """
         run, clustering = self.run, self.run.clustering
-        attacked = any(attack_round.models_due(run, round_) for round_ in range(self.compared_after))
+        attacked = any(due(run, "models", round_) for round_ in range(self.compared_after))
         like = clustering.module.SORTS_LIKE
         if self.starts == 1 or not like or attacked or not run.repeatable or self.context.cache is None:
             return None

@@ -77,7 +77,7 @@ def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path, one_th
     trial.state.models = [fedpriv_trial.flattened(initial(work, examples.x.shape[1:]))]
     clock = fedpriv_trial.Clock(trial.rounds)
     trial.advance()
-    for found, wanted in zip(trial.arrays().values(), averaged(work, examples).values(), strict=True):
+    for found, wanted in zip(trial.rounds.arrays().values(), averaged(work, examples).values(), strict=True):
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, atol=1e-5)
     assert clock.taken()["train"] > 0
     assert clock.taken() == {}
