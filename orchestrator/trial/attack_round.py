@@ -187,8 +187,8 @@ def conclude_updates(
     for attack in due(run, "updates", round_ + 1):
         observed = join_observations([result.observed[attack.name] for result in results])
         prefix = f"{attack.name}."
-        kept = {name.removeprefix(prefix): array for name, array in attacks.items() if name.startswith(prefix)}
-        exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, kept))
+        earlier = {name.removeprefix(prefix): array for name, array in attacks.items() if name.startswith(prefix)}
+        exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, earlier))
         attacks |= {prefix + name: array for name, array in exposure.kept.items()}
         exposures.append((attack.name, round_ + 1, exposure))
     return exposures

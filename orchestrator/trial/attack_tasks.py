@@ -72,9 +72,11 @@ class AttackTasks(ABC):
         for j in models.clusters:
             trained = models.cluster(data, j), models.accuracies[j], models.trained_rounds[j]
             jobs[j] = attack.module.shadow_jobs(attack.config, *trained, partial(integer, run.seed))
-        calls = [(setup, attack.name, job, self.cache) for own in jobs.values() for job in own]
+        calls = [(setup, attack.name, job, self.cache) for needed in jobs.values() for job in needed]
         shadows = iter(self.gathered(_shadow, attack.name, calls))
-        audits = [(setup, attack.name, cluster, models, *islice(shadows, len(own))) for cluster, own in jobs.items()]
+        audits = [
+            (setup, attack.name, cluster, models, *islice(shadows, len(needed))) for cluster, needed in jobs.items()
+        ]
         return dict(zip(jobs, self.gathered(_audit, attack.name, audits), strict=True))
 
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
@@ -93,11 +95,11 @@ class AttackTasks(ABC):
         pool, inside = _halved(run, attack.name, data)
         size = together(run, pool, len(original.models[0].params))
         numbers = [tuple(range(at, min(at + size, len(inside)))) for at in range(0, len(inside), size)]
-        (own,) = self.gathered(_own_confidence, attack.name, [(setup, attack.name, original)])
+        (own_confidence,) = self.gathered(_own_confidence, attack.name, [(setup, attack.name, original)])
         calls = [(setup, attack.name, some, original, self.cache) for some in numbers]
         confidence: Doubles = np.concatenate(self.gathered(_halves_replicas, attack.name, calls))
         model, group = original.assignment[pool.owner], data.groups[pool.owner]
-        answers = Answers(pool, inside, confidence, own, model, original.names, group, data.group_names)
+        answers = Answers(pool, inside, confidence, own_confidence, model, original.names, group, data.group_names)
         return _halves.conclude(attack, answers, stream(run.seed, "audit", run.rounds))
 
 
@@ -144,8 +146,8 @@ def dependencies(run: Run, data: Federation, *unread: str) -> list[Any]:
 def with_shared_noise(run: Run) -> Run:
     """Return the run with reproducible noise, which replicas with the same number share, and without an audit."""
     wanted = {"noise": "reproducible", "audit_every": 0}
-    there = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}
-    return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=there)))
+    fields = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}
+    return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=fields)))
 
 
 def _packed(write: Any, *arrays: Any, **named: Any) -> bytes:
@@ -167,7 +169,7 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     depends = digest(dependencies(worker.run, worker.data, "seed"))
 
     def trained() -> bytes:
-        entries = (stored(Path(cache), one.key(depends)) for one in module.earlier(job))
+        entries = (stored(Path(cache), earlier.key(depends)) for earlier in module.earlier(job))
         begun = next((_shadow_of(module, content) for content in entries if content), None)
         return _packed(np.savez, **asdict(train(begun)))
 
@@ -266,14 +268,14 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
 
     def answers(some: Sequence[int], models: list[Weights]) -> list[Doubles]:
         """Train replicas together, from the models that the run began with; if one diverges, each by itself."""
-        data, streams = [halves[one] for one in some], [replica_stream(run, one, original.start) for one in some]
+        data, streams = [halves[r] for r in some], [replica_stream(run, r, original.start) for r in some]
         try:
             trained = train_models(run, data, worker.network, models, original.history.astype(np.int64), streams)
         except FloatingPointError:
             if len(some) == 1:
                 return [np.full(len(model), np.nan)]
-            return [answers([one], models)[0] for one in some]
-        return [_halves.confidence(worker.network, own, pool, model) for own in trained]
+            return [answers([r], models)[0] for r in some]
+        return [_halves.confidence(worker.network, weights, pool, model) for weights in trained]
 
     def answered() -> bytes:
         return _packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))

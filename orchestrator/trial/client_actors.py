@@ -133,8 +133,8 @@ class ClientPool:
         """
         remote, own_name = ray.remote(ClientActor), f"clients of {sweep or 'a trial'}, {uuid4().hex[:6]}"
         self.actors: list[Any] = [
-            remote.options(name=f"{own_name}-{number}", max_restarts=-1, max_task_retries=-1, **own).remote()
-            for number, own in zip(count(1), options, strict=False)
+            remote.options(name=f"{own_name}-{number}", max_restarts=-1, max_task_retries=-1, **placed).remote()
+            for number, placed in zip(count(1), options, strict=False)
         ]
         self.timeout, self.title = timeout, sweep
 

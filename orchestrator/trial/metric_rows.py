@@ -165,12 +165,12 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     if np.isnan(risks).all():
         return {}
     in_use = np.unique(used)
-    known = risks[in_use][~np.isnan(risks[in_use])]
+    measured = risks[in_use][~np.isnan(risks[in_use])]
     row: dict[str, Any] = {
         f"mia_accuracy_{name}": float(risks[j]) if j in in_use else None for j, name in enumerate(names)
     }
-    if len(known):
-        row |= {"mia_accuracy": float(np.mean(known)), "mia_accuracy_worst": float(np.max(known))}
+    if len(measured):
+        row |= {"mia_accuracy": float(np.mean(measured)), "mia_accuracy_worst": float(np.max(measured))}
     tau = preferences.threshold
     row["violations"] = violations.violations(tau, risks, used)
     row["violations_null"] = NAN  # unless it is known how much was attacked: if every attack only guessed
@@ -220,10 +220,12 @@ class ClientExposure:
         if self.risks is None:
             return {}
         row: dict[str, Any] = {f"risk_{name}": self.attacked.of(who).accuracy for name, who in self.groups.items()}
-        there = ~np.isnan(self.risks.risk)
-        if there.any():
-            row["risk_worst_client"] = float(self.risks.risk[there].max())
-            row["risk_worst_client_null"] = worst_by_chance(self.risks.members[there], self.risks.nonmembers[there])
+        attacked = ~np.isnan(self.risks.risk)
+        if attacked.any():
+            row["risk_worst_client"] = float(self.risks.risk[attacked].max())
+            row["risk_worst_client_null"] = worst_by_chance(
+                self.risks.members[attacked], self.risks.nonmembers[attacked]
+            )
         if len(self.left.score):
             row["movers_risk"] = self.attacked.of(self.movers).accuracy
             row["movers_risk_left"] = self.left.accuracy
@@ -309,8 +311,8 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
         for metric, value in audit.metrics.items() if cluster in findings.assignment else ():
             of_models.setdefault(metric, {})[cluster] = value
     for metric, values in of_models.items():
-        known = [value for value in values.values() if not math.isnan(value)] or [math.nan]
-        row |= {metric: float(np.mean(known)), f"{metric}_worst": float(np.max(known))}
+        defined = [value for value in values.values() if not math.isnan(value)] or [math.nan]
+        row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
         row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
     return row
 
@@ -324,15 +326,13 @@ def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
 
 def attack_rows(findings: Findings, names: list[str]) -> list[dict[str, Any]]:
     """Return the rows of ``attacks.parquet``: one per attack, rounds trained, target (model or client) and metric."""
-    measures = [
-        (one.subject, round_, names[j], one) for _, round_, j, audit in findings.audits for one in audit.measures
-    ]
+    measures = [(m.subject, round_, names[j], m) for _, round_, j, audit in findings.audits for m in audit.measures]
     for attack, round_, exposure in findings.exposures:
-        measures += [(attack, round_, one.subject, one) for one in exposure.measures]
+        measures += [(attack, round_, measure.subject, measure) for measure in exposure.measures]
     return [
-        {"attack": attack, "round": round_, "target": target, "metric": one.metric, "value": one.value}
-        | {"low": one.low, "high": one.high, "chance": one.chance}
-        for attack, round_, target, one in measures
+        {"attack": attack, "round": round_, "target": target, "metric": measure.metric, "value": measure.value}
+        | {"low": measure.low, "high": measure.high, "chance": measure.chance}
+        for attack, round_, target, measure in measures
     ]
 
 

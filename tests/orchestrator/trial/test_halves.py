@@ -160,17 +160,6 @@ def test_trials_share_replicas_unless_they_train_differently(tmp_path, monkeypat
         assert len(kept()) == 2 * count, folder
 
 
-def test_a_run_with_secret_noise_has_reproducible_replicas(tmp_path):
-    run = given(2, privacy={**NOISE, "noise": "secret"})
-    first, second = Keeper(), Keeper()
-    finished(attacked_by(first, run, tmp_path / "first", DATA))
-    finished(attacked_by(second, run, tmp_path / "second", DATA))
-    assert first.answers is not None and second.answers is not None
-    assert first.answers.confidence.tobytes() == second.answers.confidence.tobytes()
-    assert first.answers.own.tobytes() != second.answers.own.tobytes()
-    assert len({row.tobytes() for row in first.answers.confidence}) == 4
-
-
 # Divergence
 
 

@@ -46,15 +46,6 @@ def test_no_two_seeds_purposes_rounds_or_clients_share_a_stream():
         assert len({words(*name) for name in names}) == len(names)
 
 
-def test_streams_are_uncorrelated_and_integers_fill_their_range():
-    drawn = np.array([stream(0, "batches", 3, client).random(2000) for client in range(10)])
-    correlations = np.corrcoef(drawn) - np.eye(10)
-    assert abs(correlations).max() < 0.1
-    assert abs(drawn.mean() - 0.5) < 0.01
-    values = [integer(0, "shadow_training", k) / 2**63 for k in range(400)]
-    assert len(set(values)) == 400 and min(values) < 0.02 and max(values) > 0.98
-
-
 def test_purposes_keep_their_numbers():
     """Results that were published depend on these; a new purpose goes to the end."""
     first = (
