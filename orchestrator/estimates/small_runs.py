@@ -225,14 +225,14 @@ class Small:
         """Make the next model of what a few clients send; by client."""
         run, start, layout, everybody = self.light, self.start, self.network.layout, np.arange(data.clients)
         inputs = self._inputs(in_small(data, data.clients, 2))
-        results = [engine.train_block(*inputs, engine.LocalStreams(fixed, fixed))]
+        results = [engine.train_block(*inputs, (fixed, fixed))]
         clients = engine.Clients([everybody], lambda models, assigned: results, layout)
 
         def work() -> None:
             state = engine.begin(run, [start], data.clients)
             state.assignment[:] = 0
-            draws = engine.Draws([server.draw_noise(run, layout.size, fixed("noise", 0))], [fixed("participation", 0)])
-            engine.advance(run, clients, state, everybody, draws)
+            noise = [server.draw_noise(run, layout.size, fixed("noise", 0))]
+            engine.advance(run, clients, state, everybody, noise, [fixed("participation", 0)])
 
         return data.clients, work
 
