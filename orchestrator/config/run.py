@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -144,19 +143,10 @@ def _component(
     foreign = {field for mate in mates & set(known) for field in known[mate].Config.model_fields} - own
     inner = {other.field for other in SLOTS if other.path[:-1] == slot.path}
     fields = {field: value for field, value in fields.items() if field not in inner | foreign}
-    text = json.dumps({**preset.fields, **fields} if preset else fields, sort_keys=True)
-    config, problems = _config(known[name].Config, text, tuple(sorted({"name", *inner, *foreign, *own})))
+    fields = {**preset.fields, **fields} if preset else fields
+    config, problems = validate(known[name].Config, fields, sorted({"name", *inner, *foreign, *own}))
     component: AnyComponent | None = Component(name, config, slot.folder) if config is not None else None
     return component, [problem.under(*key) for problem in problems]
-
-
-# The trials of a sweep share most of their components, so each is validated once.
-@lru_cache(maxsize=4096)
-def _config(
-    model: type[Config], fields: str, offered: tuple[str, ...]
-) -> tuple[Config | None, tuple[ConfigProblem, ...]]:
-    config, problems = validate(model, json.loads(fields), offered)
-    return config, tuple(problems)
 
 
 def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
@@ -175,18 +165,18 @@ def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
 def _component_problems(run: Run, key: Key, component: AnyComponent) -> list[ConfigProblem]:
     """The problems that a component reports about the run, or a split about the data around it."""
     if key != SPLIT:
-        pairs = component.module.problems(component.config, run)
-        return [ConfigProblem(sentence, (*key, *_steps(field))) for field, sentence in pairs]
+        return [_reported(sentence, key, field) for field, sentence in component.module.problems(component.config, run)]
     problems = []
     for text in component.module.problems(component.config, run.data.config):
         place, colon, sentence = text.partition(": ")
         keyed = colon and place.startswith("data.") and " " not in place
-        problems.append(ConfigProblem(sentence, _steps(place)) if keyed else ConfigProblem(text, key))
+        problems.append(_reported(sentence, (), place) if keyed else ConfigProblem(text, key))
     return problems
 
 
-def _steps(field: str) -> Key:
-    return tuple(int(part) if part.isdecimal() else part for part in field.split(".")) if field else ()
+def _reported(sentence: str, key: Key, field: str) -> ConfigProblem:
+    steps = (int(part) if part.isdecimal() else part for part in field.split(".") if part)
+    return ConfigProblem(sentence, (*key, *steps))
 
 
 def _of_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
