@@ -25,7 +25,6 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.sweeps import write_sweep
 from orchestrator.scheduling.trials import plan, trial_specs
-from orchestrator.tracking.screen import Screen
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
 from tests.support.page_examples import PAGE, Example, added
@@ -95,24 +94,6 @@ def test_all_three_are_in_the_table_of_trials(ran: Ran) -> None:
     for name in ("epsilon", "correctness_gap", "momentum_norm", "mia_accuracy_global"):
         assert row[name] == ran.record["metrics"][name]
     assert row["momentum_norm"] > 0
-
-
-def test_their_metrics_are_in_the_live_table(ran: Ran) -> None:
-    console = Console(width=160, force_terminal=True, record=True, file=io.StringIO())
-    screen = Screen(1, console, clock=lambda: 0.0)
-    screen.on_planned("t", "seed=0", {"rounds": ran.trial.run.rounds})
-    screen.on_started("t")
-    screen.on_rounds("t", ran.read("rounds"))
-    console.print(screen.table())
-    _, first, second, values = console.export_text().splitlines()[:4]
-    last = ran.read("rounds")[-1]
-    for heading, end, value in (
-        ("accuracy", "gap", f"{last['correctness_gap']:.3f}"),
-        ("momentum", "norm", f"{last['momentum_norm']:.2f}"),
-    ):
-        column = second.index(end) + len(end)  # what is right-aligned ends where its heading does
-        assert first[:column].split()[-1] == heading
-        assert values[:column].split()[-1] == value
 
 
 def test_their_metrics_and_labels_are_in_the_table_that_closes_a_run(ran: Ran) -> None:

@@ -67,19 +67,14 @@ def test_all_problems_of_a_dict_are_named_with_keys_and_without_lines(tmp_path: 
     tiny["base"] = {**tiny["base"], "rounds": 0, "model": {"name": "mpl"}}
     with pytest.raises(fedpriv.ConfigError) as refusal:
         fedpriv.run(tiny, results=tmp_path / "results", set={"base.training.lr": "fast"})
-    lines = str(refusal.value).splitlines()
-    assert "<dict>: base.rounds: must be greater than or equal to 1, got 0" in lines
-    assert any(
-        line.startswith("<dict>: base.model.name: unknown component 'mpl'. Did you mean 'mlp'?") for line in lines
-    )
-    assert any("base.training.lr" in line and "got 'fast'" in line for line in lines)
+    text = str(refusal.value)
+    assert "<dict>: base.rounds: must be greater than or equal to 1, got 0\n" in text
+    assert "<dict>: base.model.name: unknown component 'mpl'. Did you mean 'mlp'?" in text
+    assert "base.training.lr: must be a valid number, got 'fast'" in text
     assert not (tmp_path / "results").exists()
-
-
-def test_values_that_no_file_can_hold_are_refused_by_key(tmp_path: Path, tiny: dict[str, Any]) -> None:
-    tiny["base"] = {**tiny["base"], "training": {"lr": float("nan"), "optimizer": object()}, 3: 1}
+    unwritable = {**tiny["base"], "training": {"lr": float("nan"), "optimizer": object()}, 3: 1}
     with pytest.raises(fedpriv.ConfigError) as refusal:
-        fedpriv.run(tiny, results=tmp_path)
+        fedpriv.run(tiny | {"base": unwritable}, results=tmp_path)
     text = str(refusal.value)
     assert "<dict>: base.training.lr: must be finite" in text
     assert "<dict>: base.training.optimizer: the tag !object is not allowed" in text
@@ -92,15 +87,14 @@ def test_values_that_no_file_can_hold_are_refused_by_key(tmp_path: Path, tiny: d
         ({"sweep": 3}, "sweep: must be the path of a sweep file or a dict, got 3"),
         ({"sweep": TINY, "set": ["base.rounds=1"]}, "set: must be a dict such as"),
         (
-            {"sweep": TINY, "set": {"base.rounds": {1, 2}}},
+            {"sweep": TINY, "set": {"base.rounds": {1}}},
             "set: base.rounds: must be a text, number, list or dict, got set",
         ),
     ],
 )
 def test_other_arguments_are_refused_in_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
-    given = dict(arguments)
     with pytest.raises(fedpriv.ConfigError) as refusal:
-        fedpriv.run(given.pop("sweep"), **given)
+        fedpriv.run(**arguments)
     assert sentence in str(refusal.value)
 
 

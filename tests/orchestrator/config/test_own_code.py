@@ -76,14 +76,10 @@ def test_the_id_of_a_trial_does_not_say_where_its_code_lies(beside, tmp_path):
     assert trial_id(load_sweep(beside).runs[0]) == first
 
 
-@pytest.mark.parametrize("slot", ["aggregation", "algorithms.aggregation"])
-def test_a_single_file_says_its_slot(beside, tmp_path, slot):
-    written(tmp_path, {"scaled.py": AGGREGATION.replace("LABEL =", f'SLOT = "{slot}"\nLABEL =')})
+def test_a_single_file_says_its_slot(beside, tmp_path):
+    written(tmp_path, {"scaled.py": AGGREGATION.replace("LABEL =", 'SLOT = "aggregation"\nLABEL =')})
     beside.write_text(SWEEP.replace("code: code", "code: [scaled.py, code/attacks]"))
-    if slot == "aggregation":
-        assert load_sweep(beside).runs[0].aggregation.module.LABEL == "scaled mean"
-    else:
-        assert "SLOT must be one of aggregation, attacks, clustering" in refusal(beside)[0]
+    assert load_sweep(beside).runs[0].aggregation.module.LABEL == "scaled mean"
 
 
 def test_plain_modules_and_packages_can_be_imported_and_a_folder_may_be_named_like_ours(beside, tmp_path):
@@ -173,11 +169,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(beside, tmp_path, name, c
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
-        (
-            "nowhere",
-            "nowhere is no folder and no Python file; a path in code: is relative to the folder of the sweep file",
-        ),
-        ("sweep.yaml", "sweep.yaml is no folder and no Python file"),
+        ("nowhere", "nowhere is no folder and no Python file; a path in code: is relative to the folder of the sweep"),
         (str(ROOT), "has the name of the module algorithms"),
         (str(ROOT / "attacks"), "attacks/sia.py of fedpriv; rename it"),
         ("3", "must be a valid string or a valid array, got 3"),
@@ -215,16 +207,6 @@ def test_each_of_two_folders_of_a_slot_has_its_own_helpers(beside, tmp_path):
     assert helped == [True, False, False], "a file that says its slot has the helpers beside it"
     names = ["fedpriv_own_0.attacks.norms", "fedpriv_own_1.attacks.others", "fedpriv_own_1.third"]
     assert [module.observe.__module__ for module in modules] == names
-
-
-def test_a_file_without_config_is_no_component_and_says_so_when_it_is_named(beside, tmp_path):
-    written(tmp_path / "code", {"attacks/plain.py": "SIZE = 3\n"})
-    assert load_sweep(beside).runs
-    beside.write_text(SWEEP.replace("[norms]", "[plain]"))
-    file = tmp_path / "code/attacks/plain.py"
-    assert refusal(beside) == [
-        f"{beside}:8: base.attacks.0.name: plain of {file} has no class Config, so it is no component"
-    ]
 
 
 # Installed distributions

@@ -27,7 +27,6 @@ class Fields(Config):
     word: Literal["loop", "vmap"] = "loop"
     either: Literal["a", "b"] | Annotated[int, Field(ge=0)] | None = None
     text: str = Field("", max_length=3)
-    table: dict[str, int] = Field(default_factory=dict)
     inner: Inner = Field(default_factory=Inner)
 
 
@@ -37,13 +36,11 @@ class Fields(Config):
         ("whole", 10, "whole: must be less than or equal to 9, got 10"),
         ("whole", True, "whole: must be a valid integer, got true"),
         ("pair", [1], "pair.1: is missing"),
-        ("pair", ["a", 2], "pair.0: must be a valid integer, got 'a'"),
         ("several", [1, -1], "several.1: must be greater than or equal to 0, got -1"),
         ("several", [1, 2, 3, 4], "several: must have at most 3 items after validation, not 4, got [1, 2, 3, 4]"),
         ("word", "vmpa", "word: must be 'loop' or 'vmap', got 'vmpa'. Did you mean 'vmap'?"),
         ("either", "c", "either: must be 'a' or 'b' or a valid integer, got 'c'"),
         ("text", "a" * 100, f"text: must have at most 3 characters, got '{'a' * 56}..."),
-        ("table", {"a": "b"}, "table.a: must be a valid integer, got 'b'"),
         ("inner", {"depth": 4}, ""),
         ("inner", {"depth": 3}, "inner.depth: must be a multiple of 2, got 3"),
         ("wholes", 3, "wholes: unknown key. Did you mean 'whole'? Known: " + ", ".join(sorted(Fields.model_fields))),
@@ -57,8 +54,7 @@ def test_every_kind_of_field_has_its_sentence(field: str, value: Any, sentence: 
 
 def test_a_problem_is_one_short_line_that_any_terminal_can_print() -> None:
     problem = ConfigProblem("is wrong", ("a\nb", 3, "c\ud800"), "x\udcff.yaml", 7)
-    assert str(problem) == "x\\udcff.yaml:7: a\\nb.3.c\\ud800: is wrong"
-    assert str(ConfigError([problem, ConfigProblem("too")])).count("\n") == 1
+    assert str(ConfigError([problem, problem])).split("\n") == ["x\\udcff.yaml:7: a\\nb.3.c\\ud800: is wrong"] * 2
     assert len(format_value(list(range(10_000)))) == len(dotted_key(("x" * 10_000,))) == 60
 
 
@@ -221,7 +217,7 @@ def test_a_search_that_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     (problem,) = problems_of(GOOD[: GOOD.index("sweep:")] + search)
     assert problem.key == ("tune", "search") and "has nothing to draw" in problem.sentence
     monkeypatch.setattr(tune_section, "find_spec", lambda name: None)
-    (problem,) = problems_of(drawn.replace("-1, 1", "0.1, 1") + search)
+    (problem,) = problems_of(drawn.replace("-1", "0.1") + search)
     assert problem.key == ("tune", "search") and problem.sentence.endswith("run: uv pip install optuna")
 
 

@@ -8,28 +8,16 @@ from hypothesis import strategies as st
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.slots import SLOTS
-from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.config.sweep_file import load_sweep
 from tests.support.refusals import GOOD, written
 
+WORDS = st.sampled_from(["ifca", "mlp", "auto"])
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.sampled_from(["ifca", "mlp", "auto"]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-RUN_KEYS = [
-    "rounds",
-    "seed",
-    *(slot.field for slot in SLOTS),
-    "clustering.name",
-    "base.seed",
-    "attacks.0.every",
-    "data..x",
-]
+RUN_KEYS = ["rounds", "seed", *(slot.field for slot in SLOTS), "clustering.name", "attacks.0.every", "data..x"]
 WORD_MAPS = st.dictionaries(
     st.sampled_from(["grid_search", "choice", "uniform", "randint", "loguniform", "quniform"]),
     st.lists(JSON, max_size=3) | st.lists(st.integers(-2, 9) | st.floats(-1, 2), min_size=2, max_size=3) | JSON,
@@ -56,14 +44,11 @@ def load_or_refuse(raw: bytes, *sets: str) -> None:
     lines = []
     try:
         with written(raw) as path:
-            found: Sweep | ConfigError = load_sweep(path, sets)
+            assert load_sweep(path, sets).runs
     except ConfigError as refusal:
-        found = refusal
         lines = str(refusal).split("\n")
-    assert isinstance(found, Sweep) or found.problems
     for line in lines:
-        assert line.startswith(("x.yaml", "--set", "FEDPRIV_DATA"))
-        assert "pydantic" not in line
+        assert line.startswith(("x.yaml", "--set")) and "pydantic" not in line
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,9 +67,7 @@ def test_a_damaged_file_is_a_sweep_or_a_refusal(start: int, removed: int, added:
     load_or_refuse((GOOD[:start] + added + GOOD[start + removed :]).encode())
 
 
-PARTS = st.sampled_from(
-    ["base", "sweep", "seed", "rounds", "attacks", "0", "model", "grid_search", "name", "", "data", "x"]
-)
+PARTS = st.sampled_from(["base", "sweep", "seed", "rounds", "attacks", "0", "model", "grid_search", "name", "", "x"])
 OPTION = st.tuples(
     st.lists(PARTS, max_size=5).map(".".join), st.sampled_from(["=", ""]), st.text(max_size=6) | st.just("[1]")
 )

@@ -133,28 +133,18 @@ def test_draws_lie_within_the_bounds(word: str, low: float, times: float) -> Non
         assert (low - slack) * (1 - 1e-9) <= point["training.lr"].value <= (high + slack) * (1 + 1e-9)
 
 
-def test_set_changes_what_the_file_says() -> None:
+def test_set_changes_what_the_file_says_and_adds_what_it_does_not_have() -> None:
     text = BASE + "sweep:\n  data.split.minority_ratio: {grid_search: [0.2, 0.3]}\n  seed: {grid_search: [0, 1]}\n"
-    sweep = load(
-        text,
-        "base.rounds=9",
-        "resources.client_actors=3",
-        "name=other",
-        "sweep.seed.grid_search=[7]",
-        "sweep.data.split.minority_ratio.grid_search=[0.4]",
-        "base.attacks.shadow_mia.every=1",
-        "base.attacks.0.shadows=2",
-        "base.model.hidden=[8, 8]",
-        "base.training={lr: 1e-3}",
-    )
+    sets = ["base.rounds=9", "resources.client_actors=3", "name=other", "sweep.seed.grid_search=[7]"]
+    sets += ["sweep.data.split.minority_ratio.grid_search=[0.4]", "base.attacks.shadow_mia.every=1"]
+    sets += ["base.attacks.0.shadows=2", "base.training={lr: 1e-3}"]
+    sweep = load(text, *sets, "sweep.model={grid_search: [mlp]}")
     (run,) = sweep.runs
-    assert (sweep.name, sweep.resources.client_actors) == ("other", 3)
+    assert (sweep.name, sweep.resources.client_actors, sweep.sets[0]) == ("other", 3, "base.rounds=9")
+    assert sweep.values == ({"data.split.minority_ratio": 0.4, "seed": 7, "model": "mlp"},)
     assert (run.rounds, run.seed, run.split.config.minority_ratio) == (9, 7, 0.4)
     assert (run.attacks[0].config.every, run.attacks[0].config.shadows) == (1, 2)
-    assert run.model.config.hidden == (8, 8)
     assert run.training.config.lr == 0.001
-    assert sweep.values == ({"data.split.minority_ratio": 0.4, "seed": 7},)
-    assert sweep.sets[0] == "base.rounds=9"
 
 
 def test_set_of_a_word_or_of_one_value_of_a_grid() -> None:

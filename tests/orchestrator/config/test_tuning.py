@@ -29,9 +29,8 @@ def load(text: str, folder: Path, *sets: str) -> Sweep:
 
 def test_a_whole_section_and_its_defaults(tmp_path: Path) -> None:
     tune = load(DRAWN + ASHA.replace("}}", "}, search: optuna}"), tmp_path).tune
-    assert tune == Tune(
-        metric="accuracy", mode="max", scheduler=Asha(grace_period=1, reduction_factor=2), search=Optuna()
-    )
+    asha = Asha(grace_period=1, reduction_factor=2)
+    assert tune == Tune(metric="accuracy", mode="max", scheduler=asha, search=Optuna())
     text = "tune: {metric: loss, mode: min, scheduler: median_stopping}\n"
     assert load(GOOD + text, tmp_path).tune == Tune(metric="loss", mode="min", scheduler=MedianStopping())
     assert load(GOOD, tmp_path).tune is None
@@ -68,9 +67,7 @@ def test_the_default_goal_is_the_accuracy_on_validation_examples(tmp_path: Path)
         ("sweep={data.validation_size: {grid_search: [0, 50]}}", "validation_size", " (in 1 of 2 trials)"),
     ],
 )
-def test_without_validation_examples_it_says_which_field_to_set(
-    tmp_path: Path, change: str, field: str, more: str
-) -> None:
+def test_without_validation_examples_it_says_which_field_to_set(tmp_path, change, field, more):
     with pytest.raises(ConfigError) as caught:
         load(VALIDATED, tmp_path, change)
     (problem,) = caught.value.problems

@@ -43,9 +43,7 @@ def run_with(around: dict[str, Any], place: str, given: dict[str, Any]) -> dict[
 
 
 @pytest.mark.parametrize(("around", "place", "field", "values", "condition"), UNREAD, ids=IDS)
-def test_an_unread_field_is_refused_and_not_saved(
-    tmp_path: Path, around: dict[str, Any], place: str, field: str, values: tuple[Any, ...], condition: str
-) -> None:
+def test_an_unread_field_is_refused_and_not_saved(tmp_path, around, place, field, values, condition):
     saved: Any = resolve(run_with(around, place, {})).to_dict()  # it is the field that is refused
     for step in place.split("."):
         saved = saved[int(step)] if step.isdecimal() else saved[step]
@@ -73,13 +71,10 @@ def test_a_field_that_some_trials_read_is_no_problem(tmp_path: Path) -> None:
     assert trial_id(inactive) == trial_id(resolve(BASE | {"objective": {"name": "fedprox", "mode": "inactive"}}))
 
 
-@pytest.mark.parametrize(
-    ("split", "sentence"),
-    [
-        ("subjects", "by the split subjects"),
-        ({"name": "class_counts", "test_share": 0.1}, "where data.split.test_share"),
-    ],
-)
+SPLITS = [("subjects", "by the split"), ({"name": "class_counts", "test_share": 0.1}, "where data.split.test_share")]
+
+
+@pytest.mark.parametrize(("split", "sentence"), SPLITS)
 def test_a_field_of_the_data_that_its_split_does_not_read(split: Any, sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"data.held_out: is not read {sentence}"):
         resolve(HAR | {"data": {"name": "har", "held_out": 0.3, "split": split}})
