@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
+import importlib
 import os
+import platform
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from orchestrator import INTERRUPTED, REFUSED, SOME_FAILED
 from orchestrator.cluster.signals import heeded
-from orchestrator.subcommands import parser
+
+# In the order of ``fedpriv --help``.
+ORDER = ("new", "run", "report", "verdict", "list", "check", "ui", "clean")
+
+
+class Version(argparse.Action):
+    """``--version`` prints fedpriv's version and commit, and the versions of Python and of what can change a result."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from orchestrator.results.provenance import commit, versions
+
+        numbers = dict(versions())
+        print(f"fedpriv {numbers.pop('fedpriv')} ({f'commit {commit()}' if commit() else 'no commit known'})")
+        numbers = {"python": platform.python_version(), **{name: numbers[name] for name in sorted(numbers)}}
+        print(", ".join(f"{name} {number}" for name, number in numbers.items()))
+        parser.exit()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; a subcommand's ``execute`` is in its ``command``."""
+    whole = argparse.ArgumentParser(
+        prog="fedpriv",
+        description="Measure which clients are exposed to which inference attacks, under which defenses, and at what cost.",
+    )
+    whole.add_argument("--version", action=Version, nargs=0, help="show the versions of fedpriv and of what it runs on")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    for name in ORDER:
+        module = importlib.import_module(f"orchestrator.subcommands.{name}")
+        command = commands.add_parser(name, help=module.HELP)
+        module.arguments(command)
+        command.set_defaults(command=module.execute)
+    return whole
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return asked.code(code) if code == INTERRUPTED else code
 
 
-def _run(options: Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     from orchestrator.cluster.address import StallError
     from orchestrator.config.errors import ConfigError
     from orchestrator.results.paths import FolderError

@@ -15,14 +15,13 @@ import pytest
 
 from algorithms.core.configs import CurvatureConfig
 from datasets.components import components
-from orchestrator.cli import main
+from orchestrator.cli import ORDER, main, parser
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import Resources, load_sweep
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.sweeps import write_sweep
 from orchestrator.scheduling.trials import plan, trial_specs
-from orchestrator.subcommands import ORDER, parser
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
 from tests.support.pages import FENCED, ROOT, YAML, code, page

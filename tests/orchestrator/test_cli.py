@@ -49,10 +49,7 @@ def test_all_problems_at_once(refused):
 
 
 REFUSED = {
-    "more actors than the machine can take": (
-        ["resources.client_actors=4000"],
-        "needs 4000 CPU",
-    ),
+    "more actors than the machine can take": (["resources.client_actors=4000"], "needs 4000 CPU"),
     "no GPU": (["base.training.device=cuda"], "base.training.device: no GPU was found here, and a trial needs one"),
     "too few examples": (["base.data.examples_per_client=null", "base.data.clients=5000"], "5000"),
     "an empty group": (["base.data.split.minority_ratio=0.01"], "leaves the minority empty"),

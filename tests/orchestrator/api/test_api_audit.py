@@ -175,10 +175,7 @@ class Picky(Told):
 
 @pytest.mark.parametrize(
     ("module", "why"),
-    [
-        (Still(), "ValueError: the output does not depend on a trainable parameter"),
-        (Picky(), "IndexError: I need two"),
-    ],
+    [(Still(), "ValueError: the output does not depend on a trainable parameter"), (Picky(), "IndexError: I need two")],
 )
 def test_gradients_that_there_are_not_are_refused_with_what_to_do(module: Told, why: str) -> None:
     with pytest.raises(fedpriv.ConfigError) as refusal:

@@ -118,9 +118,7 @@ def test_a_draw_that_repeats_another_is_left_out() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    word=st.sampled_from(["uniform", "loguniform", "quniform"]),
-    low=st.floats(1e-9, 1e9),
-    times=st.floats(1.01, 1e6),
+    word=st.sampled_from(["uniform", "loguniform", "quniform"]), low=st.floats(1e-9, 1e9), times=st.floats(1.01, 1e6)
 )
 def test_draws_lie_within_the_bounds(word: str, low: float, times: float) -> None:
     high = low * times
