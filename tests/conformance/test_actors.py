@@ -25,14 +25,8 @@ from tests.support.slot_components import EVERY, attack, described, module_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-WORKED_ON = (
-    "model",
-    "training",
-    "clustering",
-    "objective",
-    "aggregation",
-    "privacy",
-)  # by actors; and all attacks at once
+# By actors; and all attacks at once.
+WORKED_ON = ("model", "training", "clustering", "objective", "aggregation", "privacy")
 
 
 def backends(slot: Any, name: str) -> list[str]:
