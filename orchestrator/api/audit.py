@@ -108,12 +108,12 @@ class Audit:
     """What the attacks on one model found.
 
     Attributes:
-        found: every number, attack after attack.
+        numbers: every number, attack after attack.
         ranked: by attack, the scores [n] of members and then non-members; the higher, the likelier a member.
         member: [n] whether the example is a member.
     """
 
-    found: tuple[Measure, ...]
+    numbers: tuple[Measure, ...]
     ranked: dict[str, Any]
     member: Bools
 
@@ -122,7 +122,7 @@ class Audit:
         """What is worth a look first, as texts: a row for each attack, with intervals, and last what guessing gives."""
         import pandas as pd
 
-        measures = {(measure.subject, measure.metric): measure for measure in self.found}
+        measures = {(measure.subject, measure.metric): measure for measure in self.numbers}
         lines = {name: [_cell(measures.get((name, metric))) for metric in COLUMNS] for name in self.ranked}
         first = [measures.get((next(iter(lines)), metric)) for metric in COLUMNS]
         chances = [NAN if measure is None or np.isnan(measure.value) else measure.chance for measure in first]
@@ -135,7 +135,7 @@ class Audit:
         import pandas as pd
 
         columns = ["attack", "metric", "value", "low", "high", "chance"]
-        return pd.DataFrame(map(attrgetter("subject", *columns[1:]), self.found), columns=columns)
+        return pd.DataFrame(map(attrgetter("subject", *columns[1:]), self.numbers), columns=columns)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -150,7 +150,7 @@ class Audit:
         nonmembers = int((~self.member).sum())
         needs = {"1 %": NONMEMBERS_AT_1_FPR, "0.1 %": NONMEMBERS_AT_01_FPR}
         lost = [f"{rate} FPR takes {n} non-members" for rate, n in needs.items() if nonmembers < n]
-        rates = {measure.subject: measure.value for measure in self.found if measure.metric == "tpr_at_1_fpr"}
+        rates = {measure.subject: measure.value for measure in self.numbers if measure.metric == "tpr_at_1_fpr"}
         tied = [name for name, rate in rates.items() if np.isnan(rate) and nonmembers >= NONMEMBERS_AT_1_FPR]
         lost += [f"too many non-members share the highest score of {name}" for name in tied]
         size = f"{len(self.member) - nonmembers} members, {nonmembers} non-members."

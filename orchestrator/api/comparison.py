@@ -29,12 +29,12 @@ COLUMNS = ("metric", "sweep", "setting", "mean", "low", "high", "seeds")
 DIFFERENCE = ("against", "difference", "difference_low", "difference_high", "pairs", "p", "p_holm")
 
 
-def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+def compare(first: Results, second: Results, metrics: Sequence[str] | None = None) -> pd.DataFrame:
     """Compare two sweeps.
 
     Args:
-        one: the first sweep, the baseline of the differences.
-        other: the second sweep.
+        first: the first sweep, the baseline of the differences.
+        second: the second sweep.
         metrics: the metrics to compare; None: accuracy, and what the table at the end of either run shows, as far as both
             sweeps measured it.
 
@@ -50,27 +50,31 @@ def compare(one: Results, other: Results, metrics: Sequence[str] | None = None) 
     """
     import pandas as pd
 
-    both = [name for name in one.metrics if name in other.metrics]
-    told = {"accuracy", *compared_metrics(one), *compared_metrics(other)}
-    names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in told] or both)
-    sweeps = [str(sweep.folder) if one.name == other.name else sweep.name for sweep in (one, other)]
+    both = [name for name in first.metrics if name in second.metrics]
+    shown = {"accuracy", *compared_metrics(first), *compared_metrics(second)}
+    names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in shown] or both)
+    sweeps = [str(sweep.folder) if first.name == second.name else sweep.name for sweep in (first, second)]
     partners = {
-        at: [_on_same_data(one, mine, other, theirs) for mine in one.settings if _comparable(one, mine, other, theirs)]
-        for at, theirs in enumerate(other.settings)
+        at: [
+            _on_same_data(first, mine, second, theirs)
+            for mine in first.settings
+            if _comparable(first, mine, second, theirs)
+        ]
+        for at, theirs in enumerate(second.settings)
     }
     lines: list[dict[str, Any]] = []
     contrasts: list[Contrast] = []
     places: list[int] = []  # the line of each contrast
     for name in names:
-        lines += [_line(one, sweeps[0], setting, name) for setting in one.settings]
-        for at, setting in enumerate(other.settings):
-            labels = [(_label(other, setting), _label(one, mine), mine, theirs) for mine, theirs in partners[at]]
-            made = [contrast("", label, base, "", name, theirs, mine) for label, base, mine, theirs in labels]
-            made = [paired for paired in made if paired.difference.n]
-            places += range(len(lines), len(lines) + len(made))
-            contrasts += made
-            lines += [_line(other, sweeps[1], setting, name) for _ in range(max(len(made), 1))]
-    for place, paired in zip(places, corrected(contrasts, main_risk(other) or ()), strict=True):
+        lines += [_line(first, sweeps[0], setting, name) for setting in first.settings]
+        for at, setting in enumerate(second.settings):
+            labels = [(_label(second, setting), _label(first, mine), mine, theirs) for mine, theirs in partners[at]]
+            tests = [contrast("", label, base, "", name, theirs, mine) for label, base, mine, theirs in labels]
+            tests = [test for test in tests if test.difference.n]
+            places += range(len(lines), len(lines) + len(tests))
+            contrasts += tests
+            lines += [_line(second, sweeps[1], setting, name) for _ in range(max(len(tests), 1))]
+    for place, paired in zip(places, corrected(contrasts, main_risk(second) or ()), strict=True):
         d = paired.difference
         values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, paired.p_holm)
         lines[place] |= dict(zip(DIFFERENCE, values, strict=True))
@@ -97,11 +101,11 @@ def _label(results: Results, setting: Setting) -> str:
     return setting_label(results.keys, setting.values) or "the whole sweep"
 
 
-def _on_same_data(one: Results, mine: Setting, other: Results, theirs: Setting) -> tuple[Setting, Setting]:
+def _on_same_data(first: Results, mine: Setting, second: Results, theirs: Setting) -> tuple[Setting, Setting]:
     """The two settings with each trial's partition, without trials whose counterpart loaded other data."""
     repeats: list[dict[Any, Row]] = []
     loaded: list[dict[Any, Any]] = []
-    for results, setting in ((one, mine), (other, theirs)):
+    for results, setting in ((first, mine), (second, theirs)):
         trials = []
         for trial in setting.trials:  # the partition's seed is the run's where data.split_seed is null
             seed = results.value(trial, DEAL)
@@ -114,14 +118,14 @@ def _on_same_data(one: Results, mine: Setting, other: Results, theirs: Setting) 
     return replace(mine, trials=rest[0]), replace(theirs, trials=rest[1])
 
 
-def _comparable(one: Results, mine: Setting, other: Results, theirs: Setting) -> bool:
+def _comparable(first: Results, mine: Setting, second: Results, theirs: Setting) -> bool:
     """Whether two settings of two sweeps partition the same data and agree in the keys that could agree."""
-    for key in set(one.keys) & set(other.keys):
-        values = [{text(setting.values[r.keys.index(key)]) for setting in r.settings} for r in (one, other)]
-        unlike = text(mine.values[one.keys.index(key)]) != text(theirs.values[other.keys.index(key)])
+    for key in set(first.keys) & set(second.keys):
+        values = [{text(setting.values[r.keys.index(key)]) for setting in r.settings} for r in (first, second)]
+        unlike = text(mine.values[first.keys.index(key)]) != text(theirs.values[second.keys.index(key)])
         if unlike and values[0] & values[1]:
             return False
-    data = [{_data(results, trial) for trial in s.trials} for results, s in ((one, mine), (other, theirs))]
+    data = [{_data(results, trial) for trial in s.trials} for results, s in ((first, mine), (second, theirs))]
     return data[0] == data[1] and len(data[0]) == 1 and None not in data[0]
 
 

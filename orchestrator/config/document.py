@@ -81,8 +81,8 @@ class Document:
         """``problem`` with the file and line of its key, or of the closest key around it; unchanged if it has a place."""
         if problem.file:
             return problem
-        around = (problem.key[:length] for length in range(len(problem.key), 0, -1))
-        file, line = next((self.places[key] for key in around if key in self.places), (self.file, None))
+        prefixes = (problem.key[:length] for length in range(len(problem.key), 0, -1))
+        file, line = next((self.places[key] for key in prefixes if key in self.places), (self.file, None))
         return replace(problem, file=file, line=line)
 
     def changed(self, sets: Sequence[str]) -> Document:
@@ -95,15 +95,15 @@ class Document:
         for text in sets:
             option = f"--set {text}"
             try:
-                key, given = _parsed(value, text, option)
-                value = assign(value, key, given)
+                key, new = _parsed(value, text, option)
+                value = assign(value, key, new)
             except KeyPathError as error:
                 problems.append(ConfigProblem(str(error), file=option))
             except ConfigError as refusal:
                 problems += [replace(problem, key=(), line=None) for problem in refusal.problems]
             else:
-                kept = {other: place for other, place in places.items() if other[: len(key)] != key}
-                places = kept | {key: (option, None)}
+                others = {other: place for other, place in places.items() if other[: len(key)] != key}
+                places = others | {key: (option, None)}
         if problems:
             raise ConfigError(problems)
         return Document(self.file, value, places)

@@ -41,43 +41,43 @@ def trial_id(run: Run) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:10]
 
 
-def resolve(given: Any) -> Run:
-    """The run that ``given``, plain JSON values like the section ``base`` of a sweep file, describes.
+def resolve(base: Any) -> Run:
+    """The run that ``base`` describes, plain JSON values like that section of a sweep file.
 
     Raises:
-        ConfigError: with every problem, keys relative to ``given``.
+        ConfigError: with every problem, keys relative to ``base``.
     """
-    run, problems = check(given)
+    run, problems = check(base)
     if run is None or problems:
         raise ConfigError(problems)
     return run
 
 
-def check(given: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple[Run | None, list[ConfigProblem]]:
+def check(base: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple[Run | None, list[ConfigProblem]]:
     """Check a run and complete it: first the fields of every slot, then what its components say of the whole.
 
     A field that the chosen component does not have, but another swept component of the same slot has, is ignored instead
     of refused: in a comparison of ``ifca`` and ``ifca_mir``, base may contain the fields of both.
 
     Args:
-        given: plain JSON values, like the section ``base`` of a sweep file.
+        base: plain JSON values, like that section of a sweep file.
         swept: by the key of a slot, the names of the components that the sweep tries there.
 
     Returns:
-        The run, or None if it cannot be used, and every problem, with keys relative to ``given``.
+        The run, or None if it cannot be used, and every problem, with keys relative to ``base``.
     """
-    if not isinstance(given, Mapping):
-        sentence = f"must be a map of rounds, data, model and further slots, got {format_value(given)}"
+    if not isinstance(base, Mapping):
+        sentence = f"must be a map of rounds, data, model and further slots, got {format_value(base)}"
         return None, [ConfigProblem(sentence)]
     inside = {slot.key for slot in SLOTS if len(slot.path) == 1} | {CURVATURE}
-    fields = {name: value for name, value in given.items() if name not in inside}
+    fields = {name: value for name, value in base.items() if name not in inside}
     course, problems = validate(RunFields, fields, known=inside | set(RunFields.model_fields))
-    curvature = given.get(CURVATURE)
+    curvature = base.get(CURVATURE)
     curve, wrong = validate(CurvatureConfig, {} if curvature is None else curvature)
     problems += [problem.under(CURVATURE) for problem in wrong]
     filled: dict[str, Any] = {CURVATURE: curve}
     for slot in SLOTS:
-        filled[slot.field], wrong = _fill(slot, value_at(given, slot.path, MISSING), swept or {})
+        filled[slot.field], wrong = _fill(slot, value_at(base, slot.path, MISSING), swept or {})
         problems += wrong
     if problems or course is None:
         return None, problems
@@ -93,17 +93,17 @@ def check(given: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple
 
 
 def _fill(
-    slot: Slot, given: Any, swept: Mapping[Key, Sequence[Any]]
+    slot: Slot, value: Any, swept: Mapping[Key, Sequence[Any]]
 ) -> tuple[AnyComponent | tuple[AnyComponent, ...] | None, list[ConfigProblem]]:
-    """The component, or components, that ``given`` names for ``slot``; it is MISSING where nothing is given."""
+    """The component, or components, that ``value`` names for ``slot``; it is MISSING where nothing is given."""
     names = ", ".join(components(slot.folder))
-    if not slot.many and given is MISSING and slot.default is None:
+    if not slot.many and value is MISSING and slot.default is None:
         return None, [ConfigProblem(f"is missing; it must be one of {names}", slot.path)]
     if not slot.many:
-        return _component(slot, slot.path, {} if given is MISSING else given, swept.get(slot.path, ()))
-    entries = [] if given is MISSING else given
+        return _component(slot, slot.path, {} if value is MISSING else value, swept.get(slot.path, ()))
+    entries = [] if value is MISSING else value
     if not isinstance(entries, list):
-        return None, [ConfigProblem(f"must be a list of {names}, got {format_value(given)}", slot.path)]
+        return None, [ConfigProblem(f"must be a list of {names}, got {format_value(value)}", slot.path)]
     chosen: list[AnyComponent] = []
     problems: list[ConfigProblem] = []
     for place, entry in enumerate(entries):
@@ -117,20 +117,20 @@ def _fill(
 
 
 def _component(
-    slot: Slot, key: Key, given: Any, others: Sequence[Any]
+    slot: Slot, key: Key, entry: Any, others: Sequence[Any]
 ) -> tuple[AnyComponent | None, list[ConfigProblem]]:
-    """The component that ``given`` names, as text or as a map with ``name``. ``others`` are swept in the same slot."""
+    """The component that ``entry`` names, as text or as a map with ``name``. ``others`` are swept in the same slot."""
     known, short = components(slot.folder), presets(slot.folder)
-    given = {"name": given} if isinstance(given, str) else given
-    if not isinstance(given, Mapping):
-        sentence = f"must be a name or a map {{name: ..., field: ...}}, got {format_value(given)}"
+    entry = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(entry, Mapping):
+        sentence = f"must be a name or a map {{name: ..., field: ...}}, got {format_value(entry)}"
         return None, [ConfigProblem(sentence, key)]
-    name, fields = given.get("name", slot.default), {field: given[field] for field in given if field != "name"}
+    name, fields = entry.get("name", slot.default), {field: entry[field] for field in entry if field != "name"}
     if slot.by_path and isinstance(name, str) and ":" in name:
         name, fields = slot.by_path, {"callable": name, **fields}
     names = sorted((*known, *short))
     if not isinstance(name, str):
-        sentence = f"must be one of {', '.join(names)}, got {format_value(name)}" if "name" in given else "is missing"
+        sentence = f"must be one of {', '.join(names)}, got {format_value(name)}" if "name" in entry else "is missing"
         return None, [ConfigProblem(sentence, (*key, "name"))]
     if name not in names:
         sentence = why_not(slot.folder, name) or unknown_name(f"unknown component {format_value(name)}", name, names)

@@ -85,14 +85,14 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
         The swept keys in the order of the file, and every problem with them.
     """
     swept, problems = list[Axis](), list[ConfigProblem]()
-    for key, given in section.items():
-        sentence, inside = _wrong(key, given)
+    for key, entry in section.items():
+        sentence, inside = _wrong(key, entry)
         if sentence:
             problems.append(ConfigProblem(sentence, ("sweep", key, *inside)))
         else:
-            ((word, arguments),) = given.items()
+            ((word, arguments),) = entry.items()
             swept.append(Axis(key, word, tuple(arguments)))
-    random = [key for key, given in section.items() if isinstance(given, dict) and not RANDOM.keys().isdisjoint(given)]
+    random = [key for key, entry in section.items() if isinstance(entry, dict) and not RANDOM.keys().isdisjoint(entry)]
     sentence = ""
     if random and samples is None:
         sentence = f"is missing; it must be the number of random draws, which {random[0]} needs"
@@ -101,13 +101,13 @@ def axes(section: dict[str, Any], samples: int | None) -> tuple[list[Axis], list
     return swept, problems + ([ConfigProblem(sentence, ("samples",))] if sentence else [])
 
 
-def _wrong(key: str, given: Any) -> tuple[str, Key]:
+def _wrong(key: str, entry: Any) -> tuple[str, Key]:
     """What is wrong with a swept key, as a sentence, and where below it; an empty sentence if nothing is."""
     if key.partition(".")[0] == "base":
         return f"swept keys start inside base; write {format_value(key[5:] or 'rounds')}", ()
-    if not isinstance(given, dict) or len(given) != 1:
-        return f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {format_value(given)}", ()
-    ((word, arguments),) = given.items()
+    if not isinstance(entry, dict) or len(entry) != 1:
+        return f"must be {{{GRID}: [value, ...]}} or one of {', '.join(RANDOM)}, got {format_value(entry)}", ()
+    ((word, arguments),) = entry.items()
     if word not in WORDS:
         return unknown_name(f"unknown word {format_value(word)}", word, WORDS), ()
     usable = isinstance(arguments, list) and arguments

@@ -121,11 +121,11 @@ class Space:
 
     def trial(self, point: Point) -> tuple[Trial | None, list[ConfigProblem]]:
         """The trial at ``point``, None if it cannot be used, and its problems with keys from the top of the file."""
-        given, keys, problems = self.base, dict[str, Key](), list[ConfigProblem]()
+        base, keys, problems = self.base, dict[str, Key](), list[ConfigProblem]()
         for swept in sorted(point, key=lambda key: key.count(".")):
             choice = point[swept]
             try:
-                key = locate(given, swept.split("."))
+                key = locate(base, swept.split("."))
                 before = value_at(self.base, key)
                 if isinstance(choice.value, str) and isinstance(before, dict) and not before.keys() <= {"name"}:
                     fields = ", ".join(name for name in before if name != "name")
@@ -133,10 +133,10 @@ class Space:
                     problems.append(
                         ConfigProblem(f"{keep}, or write {{name: {choice.value}}} to drop them", choice.key)
                     )
-                given, keys[swept] = assign(given, key, choice.value), key
+                base, keys[swept] = assign(base, key, choice.value), key
             except KeyPathError as error:
                 problems.append(ConfigProblem(str(error), ("sweep", swept)))
-        run, wrong = check(given, self.names)
+        run, wrong = check(base, self.names)
         problems += [replace(problem, key=self._origin(problem, point, keys)) for problem in wrong]
         if run is None or not all(problem.unread for problem in problems):
             return None, problems
@@ -147,8 +147,8 @@ class Space:
     def _origin(self, problem: ConfigProblem, point: Point, keys: Mapping[str, Key]) -> Key:
         """The key in the file of the part of a trial that ``problem`` is about; ``keys`` are those of the swept values."""
         key = problem.key
-        if around := [swept for swept, at in keys.items() if key[: len(at)] == at]:
-            swept = max(around, key=lambda swept: len(keys[swept]))
+        if containing := [swept for swept, at in keys.items() if key[: len(at)] == at]:
+            swept = max(containing, key=lambda swept: len(keys[swept]))
             misnamed = problem.misnamed and key == keys[swept]
             return ("sweep", swept) if misnamed else (*point[swept].key, *key[len(keys[swept]) :])
         inside = [swept for swept, at in keys.items() if at[: len(key)] == key]

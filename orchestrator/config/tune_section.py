@@ -94,18 +94,18 @@ KINDS: dict[str, dict[str, type[Config]]] = {
 TYPO = 0.85  # similarity from which an unknown metric counts as a typo; below it, it may be a component's own metric
 
 
-def parse_tune(given: Any) -> tuple[Tune | None, list[ConfigProblem]]:
-    """Read the section ``tune``; ``given`` is None if the file has none.
+def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
+    """Read the section ``tune``; ``section`` is None if the file has none.
 
     Returns:
         The section, or None if there is none or it is invalid, and its problems, with keys from the top of the file.
     """
-    if given is None:
+    if section is None:
         return None, []
-    if isinstance(given, Mapping):  # a bare name stands for a map with it
-        named = {kind: {"name": given[kind]} for kind in KINDS if isinstance(given.get(kind), str)}
-        given = {**given, **named}
-    tune, problems = validate(Tune, given)
+    if isinstance(section, Mapping):  # a bare name stands for a map with it
+        named = {kind: {"name": section[kind]} for kind in KINDS if isinstance(section.get(kind), str)}
+        section = {**section, **named}
+    tune, problems = validate(Tune, section)
     if tune is not None:
         mode: Any = tune.mode or MODES.get(metric(tune.metric).direction or "")
         near = difflib.get_close_matches(tune.metric, metrics(), n=1, cutoff=TYPO)

@@ -95,7 +95,7 @@ def test_depth_and_values_are_bounded(text: str) -> None:
     began = time.perf_counter()
     with pytest.raises(ConfigError, match=TOO_LARGE):
         read(text, "x.yaml")
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 30
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
