@@ -38,7 +38,7 @@ Code: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
 TRIAL = "trial"  # the column with the trial's id in the tables of trials
 LIBRARIES = ("torchvision", "timm")  # whose models are built without own code
 HINT = (
-    "the model may be of own code, which is run only where it is named: fedpriv.load(folder, code=...) takes the files and "
+    "the model is of own code, which is run only where it is named: fedpriv.load(folder, code=...) takes the files and "
     "folders that code: of the sweep file names"
 )
 READING = "mean ± half the width of the 95 % interval over seeds; below three seeds, their values"

@@ -8,7 +8,7 @@
       mypkg/__init__.py       a package, too; and ``code:`` may name a package
 
 Every module is loaded by its path; nothing is put on Python's path. A component is imported as
-``fedpriv_own_<place in code:>.attacks.foo`` (in a package: by its own name), in every process alike, so that what it
+``fedpriv_own_<place in code:>_attacks.foo`` (in a package: by its own name), in every process alike, so that what it
 defines travels between processes. Ray's workers on this machine inherit the environment variable that `install` sets; on
 a cluster that is joined, the files are sent along (`orchestrator.cluster.ray_session`).
 """
@@ -38,7 +38,7 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.slots import SLOTS, owed
 
 VARIABLE = "FEDPRIV_OWN_CODE"
-PACKAGE = "fedpriv_own_"  # and a place in code:, the package that stands for the folder
+PACKAGE = "fedpriv_own_"  # and a place in code:, the packages that stand for folders of components
 SENT = "fedpriv_sent"  # the package in which the files arrive on another node
 ROOMS = {room(slot.folder): slot for slot in SLOTS}
 SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)}
@@ -178,30 +178,29 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
 
 
 def _look_into(path: Path, package: str, code: OwnCode) -> None:
-    """Add to ``code`` what lies in an own file or folder; ``package`` stands for the folder if it is no package itself."""
+    """Add to ``code`` what lies in an own file or folder; the packages of its folders begin with ``package``."""
 
     def add_module(name: str, file: Path) -> None:
         code.parts.append(file)
         if (first := code.modules.setdefault(name, file)) != file:
             code.problems.append(f"{file} and {first} are both the module {name}; rename one of them")
 
-    def offer(slot: str, file: Path) -> None:
-        module = ".".join([package, *file.relative_to(root).with_suffix("").parts])
-        code.offers[slot] += (Offer(file.stem, module, str(file)),)
+    def offer(slot: str, file: Path, package: str) -> None:
+        code.offers[slot] += (Offer(file.stem, f"{package}.{file.stem}", str(file)),)
 
     single = path.is_file() or path.name in SLOT_NAMES
-    root = path.parent if single else path
     is_package = not single and (path / "__init__.py").is_file()
     if is_package:
-        package = path.name
-        add_module(package, path)
-    else:
-        code.modules[package] = root
+        add_module(path.name, path)
     for entry in [path] if single else sorted(path.iterdir()):
         if entry.name in SLOT_NAMES and entry.is_dir():
-            code.parts += [] if is_package else [entry]
+            inner = f"{path.name}.{entry.name}"
+            if not is_package:
+                inner = f"{package}_{entry.name.replace('.', '_')}"
+                code.modules[inner] = entry
+                code.parts.append(entry)
             for file in sorted(entry.glob("[!_]*.py")):
-                offer(SLOT_NAMES[entry.name], file)
+                offer(SLOT_NAMES[entry.name], file, inner)
         elif is_package:
             continue
         elif (entry / "__init__.py").is_file():
@@ -212,7 +211,8 @@ def _look_into(path: Path, package: str, code: OwnCode) -> None:
             if not declared:
                 add_module(entry.stem, entry)
             elif slot in SLOT_NAMES:
-                offer(SLOT_NAMES[slot], entry)
+                offer(SLOT_NAMES[slot], entry, package)
+                code.modules[package] = entry.parent
                 code.parts.append(entry)
             else:
                 code.problems.append(f"{entry}: SLOT must be one of {', '.join(sorted(SLOT_NAMES))}, got {slot!r}")

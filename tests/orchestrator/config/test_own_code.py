@@ -62,7 +62,7 @@ def test_components_in_folders_named_like_slots_fill_the_slots(beside):
     (run,) = load_sweep(beside).runs
     assert run.aggregation.module.LABEL == "scaled mean"
     assert run.aggregation.config.scale == 0.25
-    assert run.attacks[0].module.observe.__module__ == "fedpriv_own_0.attacks.norms"
+    assert run.attacks[0].module.observe.__module__ == "fedpriv_own_0_attacks.norms"
     assert listing("scaled").startswith(
         f"aggregation: scaled\n  from {beside.parent}/code/aggregation/scaled.py\n  Mean of the updates, scaled."
     )
@@ -205,7 +205,7 @@ def test_each_of_two_folders_of_a_slot_has_its_own_helpers(beside, tmp_path):
     modules = [attack.module for attack in load_sweep(beside).runs[0].attacks]
     helped = [bool(module.norms(np.ones((2, 3))).any()) for module in modules]
     assert helped == [True, False, False], "a file that says its slot has the helpers beside it"
-    names = ["fedpriv_own_0.attacks.norms", "fedpriv_own_1.attacks.others", "fedpriv_own_1.third"]
+    names = ["fedpriv_own_0_attacks.norms", "fedpriv_own_1_attacks.others", "fedpriv_own_1.third"]
     assert [module.observe.__module__ for module in modules] == names
 
 
