@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from datasets.components import components
 from orchestrator.api import comparison
-from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
 from orchestrator.config.own_code import install, own_paths
 from orchestrator.metric_names import metric
 from orchestrator.report import data
@@ -57,8 +57,10 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
         ConfigError: the folder contains no results, or the code cannot be used.
     """
     path = Path(folder).expanduser().absolute()
-    named = [fspath(code)] if isinstance(code, str | PathLike) else [fspath(part) for part in code]
-    own = own_paths(Path.cwd(), named)
+    try:
+        own = own_paths(Path.cwd(), [fspath(part) for part in ([code] if isinstance(code, str | PathLike) else code)])
+    except TypeError:
+        raise _refusal(f"must be a path, or a list of paths, got {format_value(code)}", "code") from None
     _install(own)
     try:
         return Results(path, read_results(path), own)

@@ -130,6 +130,6 @@ def test_an_own_model_is_built_where_its_code_is_named(own: tuple[Path, dict[str
     loaded = fedpriv.load(results, code=results.parents[1] / "code")
     forget_code()
     assert sum(one.numel() for one in loaded.model(trial).parameters()) == 650
-    for given, sentence in ((3, "must be a path, or a list of paths, got 3"), (["absent"], "absent does not exist")):
+    for given, sentence in ((3, "must be a path, or a list of paths, got 3"), (["absent"], "absent is no folder")):
         with pytest.raises(fedpriv.ConfigError, match=sentence):
             fedpriv.load(results, code=given)  # type: ignore[arg-type]
