@@ -1,7 +1,7 @@
 """The data of a federation: published data sets, ways to partition them among clients, and transforms that make groups.
 
-Reading order: `federation` (the data structures that every other module uses), `build` (load, check, partition:
-`build_federation`), then
+Reading order: `build_federation` below (load, check, partition), `federation` (the data structures that every other module
+uses), then
 
 * ``sources/``: one file for each data set, the components of the slot ``data``;
 * ``splits/``: one file for each way to partition, the components of the slot ``data.split``;
@@ -15,6 +15,43 @@ Everything here is NumPy. Importing the package starts no process and writes not
 itself writes files.
 """
 
-from datasets.build import build_federation
+from pathlib import Path
 
-__all__ = ["build_federation"]
+from datasets.components import Component, Config
+from datasets.federation import DataError, Federation, Source
+from datasets.interfaces import RngFor, SourceContract, SplitContract
+from datasets.source_configs import SourceConfig
+
+
+def build_federation(
+    data: Component[SourceContract, SourceConfig],
+    split: Component[SplitContract, Config],
+    root: Path,
+    rng_for: RngFor,
+    download: bool = True,
+    source: Source | None = None,
+) -> Federation:
+    """Load a data set and partition it among the clients.
+
+    The same seeds give the same federation, bit for bit.
+
+    Args:
+        data: the data set.
+        split: the way to partition it.
+        root: the folder that holds the data sets, and into which they are downloaded.
+        rng_for: returns the generator of a named purpose.
+        download: whether a data set that is absent may be downloaded.
+        source: the data set, if it has been loaded already.
+
+    Raises:
+        DataError: the data set is absent, damaged, or too small for the configuration; the message lists all reasons.
+    """
+    if source is None:
+        source = data.module.load(data.config, root, download)
+    shortages = split.module.shortages(split.config, data.config, source)
+    if shortages:
+        raise DataError("\n".join(shortages))
+    federation = split.module.partition(split.config, data.config, source, rng_for)
+    if data.config.validates and not len(federation.validation):
+        raise DataError(f"data.{data.config.VALIDATION}: the split {split.name} sets no example aside for validation")
+    return federation

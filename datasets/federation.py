@@ -6,7 +6,6 @@ Everything is NumPy, so that the arrays lie in shared memory once and the traini
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,16 @@ def printable(text: str) -> str:
     >>> printable("a\u202eb")
     'a\\u202eb'
     """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """Return a list of at most so many names, and how many more there are.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,10 +262,6 @@ class Federation:
 
     def digest(self) -> str:
         """Return 32 hexadecimal digits of the shadow set and its preparation; equal digests mean equal shadow models."""
-        return self._digest
-
-    @cached_property
-    def _digest(self) -> str:
         digest = hashlib.blake2b(repr((self.classes, self.prepare)).encode(), digest_size=16)
         for part in self.shadow.x, self.shadow.y:
             add_to_digest(digest, part)

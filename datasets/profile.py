@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasets.federation import DataError, Ints, Source
+from datasets.federation import DataError, Ints, Source, some
 from datasets.source_configs import OwnFilesConfig
 from datasets.sources import _own_files as own
 from datasets.sources import arrays, image_folder, table
@@ -126,15 +126,6 @@ def _counted(role: str, profiled: Profile, names: Sequence[str], counts: Ints, w
     """A count in words: "label outcome: 2 classes: benign 357, malignant 212"."""
     shown = some([f"{name} {count}" for name, count in zip(names, counts, strict=True)], 10)
     return f"{role} {profiled.fields.get(role, '')}".rstrip() + f": {len(names)} {what}: {shown}"
-
-
-def some(names: Sequence[str], most: int = 5) -> str:
-    """Return a list of at most so many names, and how many more there are.
-
-    >>> some(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:

@@ -8,8 +8,6 @@ import numpy as np
 
 from datasets.federation import Source
 
-AT_ONCE = 10_000  # examples; bounds the additional memory
-
 
 def source_problems(source: Any) -> list[str]:
     """Return what a reader got wrong, one sentence each; empty for a sound data set.
@@ -53,9 +51,6 @@ def _problems_of(part: Any, classes: int) -> list[str]:
         problems.append(f".y must be int64; it is {y.dtype}")
     elif len(y) and not (y.min() >= 0 and y.max() < classes):
         problems.append(f".y must be labels from 0 to {classes - 1}; they are from {y.min()} to {y.max()}")
-    for start in range(0, 0 if problems else len(x), AT_ONCE):
-        infinite = np.argwhere(~np.isfinite(x[start : start + AT_ONCE]))
-        if len(infinite):
-            row, *inside = infinite[0].tolist()
-            return [f".x has {x[start + row][tuple(inside)]} in example {start + row} (from 0)"]
+    if not problems and len(infinite := np.argwhere(~np.isfinite(x))):
+        problems.append(f".x has {x[tuple(infinite[0])]} in example {infinite[0][0]} (from 0)")
     return problems

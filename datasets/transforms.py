@@ -44,23 +44,11 @@ def rotate(x: Floats, degrees: ArrayLike, fill: float = 0.0) -> Floats:
         block = slice(start, start + ANGLES_AT_ONCE)
         sampling = _sampling(angles[block], *x.shape[2:])
         for rows, neighbors, weights, uncovered in zip(by_angle[block], *sampling, strict=True):
-            turned[rows] = _sample(pixels[rows], neighbors, weights, np.float32(fill) * uncovered)
+            total, images = np.float32(fill) * uncovered, pixels[rows]
+            for neighbor, weight in zip(neighbors, weights, strict=True):
+                total = total + images.take(neighbor, axis=-1) * weight
+            turned[rows] = total
     return turned.reshape(x.shape)
-
-
-def _sample(pixels: Floats, neighbors: Ints, weights: Floats, background: Floats) -> Floats:
-    """Read pixels at four neighbors each and add the background.
-
-    Args:
-        pixels: [n, channels, p] images.
-        neighbors: [4, p] positions to read.
-        weights: [4, p] bilinear weights.
-        background: [p] value that is added where the image does not cover a pixel.
-    """
-    total = background
-    for neighbor, weight in zip(neighbors, weights, strict=True):
-        total = total + pixels.take(neighbor, axis=-1) * weight
-    return total
 
 
 def _sampling(degrees: NDArray[Any], height: int, width: int) -> tuple[Ints, Floats, Floats]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
 FEWEST_OF_SERVER = 2  # examples without which there is no deviation
-MOST_OF_NAME, MOST_OF_PATH = 60, 300  # letters of a name and of a path that messages repeat
 PARTS = ("train", "test")
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
 
@@ -44,29 +43,13 @@ def place(config: OwnFilesConfig, root: Path) -> Path:
         if path.exists():
             return path
     except (OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"data.path: {quoted(config.path)} cannot be read: {reason(error)}") from error
-    raise DataError(
-        f"data.path: there is no {shortened(str(path), MOST_OF_PATH)}{nearest(path.name, sorted(neighbors))}"
-    )
-
-
-def quoted(name: str) -> str:
-    """Return a name in quotation marks, shortened if it is long."""
-    return repr(shortened(name))
-
-
-def shortened(text: str, most: int = MOST_OF_NAME) -> str:
-    """Return at most the first ``most`` letters of ``text``, with dots where some are left out.
-
-    >>> shortened("outcome"), shortened("outcome", 6)
-    ('outcome', 'out...')
-    """
-    return text if len(text) <= most else text[: most - 3] + "..."
+        raise DataError(f"data.path: {config.path!r} cannot be read: {reason(error)}") from error
+    raise DataError(f"data.path: there is no {path}{nearest(path.name, sorted(neighbors))}")
 
 
 def reason(error: Exception) -> str:
-    """Return why a file cannot be read, in one line and without its name, which may be long."""
-    return shortened(" ".join(str(getattr(error, "strerror", None) or error).split()), MOST_OF_PATH)
+    """Return why a file cannot be read, in one line and without its name."""
+    return " ".join(str(getattr(error, "strerror", None) or error).split())
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

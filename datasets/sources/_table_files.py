@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.federation import DataError
-from datasets.sources._own_files import PARTS, nearest, quoted, reason
+from datasets.sources._own_files import PARTS, nearest, reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class TableFile:
                 f"data.delimiter: {self.path} has one column alone if {self.delimiter} separates them; write {others[0]}"
             )
         if twice := [name for name in names if names.count(name) > 1]:
-            raise DataError(f"data.path: {self.path} has two columns of the name {quoted(twice[0])}")
+            raise DataError(f"data.path: {self.path} has two columns of the name {twice[0]!r}")
         return list(names)
 
     def read(

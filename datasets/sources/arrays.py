@@ -31,7 +31,6 @@ from datasets.sources import _own_files as own
 LABEL = "own arrays"
 BESIDE_SWEEP = True
 SUFFIXES = (".npz", ".safetensors")
-AT_ONCE = 10_000  # examples that are checked at a time
 
 
 class Config(OwnFilesConfig):
@@ -62,8 +61,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     with opened(path) as file:
         for field, key in keys.items():
             if key not in file:
-                near = own.nearest(key, file) or f". It has {', '.join(map(own.shortened, sorted(file)))}"
-                raise DataError(f"data.{field}: {path.name} has no array {own.quoted(key)}{near}")
+                near = own.nearest(key, file) or f". It has {', '.join(sorted(file))}"
+                raise DataError(f"data.{field}: {path.name} has no array {key!r}{near}")
         columns = {field: file[key] for field, key in keys.items()}
     x = examples(columns.pop("x"), config.x)
     for field, array in columns.items():
@@ -117,14 +116,10 @@ def examples(x: NDArray[Any], key: str) -> NDArray[Any]:
         return x
     with np.errstate(over="ignore"):
         numbers = x if x.dtype == np.dtype("=f4") else x.astype(np.float32)
-    for start in range(0, len(x), AT_ONCE):
-        wrong = np.argwhere(~np.isfinite(numbers[start : start + AT_ONCE]))
-        if len(wrong):
-            row, *inside = wrong[0].tolist()
-            value = x[start + row][tuple(inside)]
-            raise DataError(
-                f"data.x: array {key!r} has {value} in row {start + row + 1} (at {inside}); float32 numbers are needed"
-            )
+    if len(wrong := np.argwhere(~np.isfinite(numbers))):
+        row, *inside = wrong[0].tolist()
+        value = x[row][tuple(inside)]
+        raise DataError(f"data.x: array {key!r} has {value} in row {row + 1} (at {inside}); float32 numbers are needed")
     return numbers
 
 
@@ -132,9 +127,9 @@ def flat(role: str, key: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return labels [n] as numbers or texts, and clients, groups or parts as texts, in which 3.0 and true are "3" and "1".
 
     Raises:
-        DataError: the array has another shape or type, or bytes that are no text, or does not say it of each example.
+        DataError: the array has another shape or type, or does not say it of each example.
     """
-    if array.ndim != 1 or array.dtype.kind not in "buifUS":
+    if array.ndim != 1 or array.dtype.kind not in "buifU":
         hint = "; of one-hot labels take the argmax" if array.ndim == 2 else ""
         raise DataError(
             f"data.{role}: array {key!r} is {array.dtype} {list(array.shape)}; whole numbers or texts [n] are needed{hint}"
@@ -142,10 +137,6 @@ def flat(role: str, key: str, array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind == "f" and np.isnan(array).any():
         row = int(np.isnan(array).argmax()) + 1
         raise DataError(f"data.{role}: array {key!r} has nan in row {row}; name the {role} of each example")
-    try:
-        array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
-    except UnicodeDecodeError as error:
-        raise DataError(f"data.{role}: array {key!r} holds bytes that are no UTF-8 ({error.object!r})") from error
     if role != "y" and (array.dtype.kind == "b" or (array.dtype.kind == "f" and (array == np.rint(array)).all())):
         array = array.astype(np.int64)
-    return array if role == "y" and array.dtype.kind not in "US" else array.astype(str).astype(object)
+    return array if role == "y" and array.dtype.kind != "U" else array.astype(str).astype(object)

@@ -64,16 +64,19 @@ def _paths(folder: Path, part: str) -> list[Path]:
 
 def _windows(folder: Path, part: str) -> tuple[Examples, Ints]:
     """Return the windows of one part, with labels 0..5, and the subject of each window."""
-    labels, subjects, *signals = _paths(folder, part)
-    y = _integers(labels, ACTIVITIES) - 1
-    owner = _integers(subjects)
-    _same_length(subjects, len(owner), labels, len(y))
-    x = np.empty((len(y), len(SIGNALS), SAMPLES), np.float32)
-    for channel, path in enumerate(signals):
-        values = table(path, SAMPLES)
-        _same_length(path, len(values), labels, len(y))
-        x[:, channel] = values
-    return Examples(x, y), owner
+    paths = _paths(folder, part)
+    y, owner, *signals = (table(path, 1 if place < 2 else SAMPLES) for place, path in enumerate(paths))
+    for path, values in zip(paths, (y, owner, *signals), strict=True):
+        if len(values) != len(y):
+            reason = f"it has {len(values)} lines, but {paths[0].name} has {len(y)}; each has one per window"
+            raise files.damage_error(path, reason)
+    for path, values, most in (paths[0], y, ACTIVITIES), (paths[1], owner, np.inf):
+        if len(wrong := np.flatnonzero((values != np.rint(values)) | (values < 1) | (values > most))):
+            allowed = f"1 to {most}" if values is y else "1 or more"
+            reason = f"line {wrong[0] + 1} is {values[wrong[0], 0]:g}; integers from {allowed} are allowed"
+            raise files.damage_error(path, reason)
+    x = np.stack(signals, axis=1)
+    return Examples(x, y[:, 0].astype(np.int64) - 1), owner[:, 0].astype(np.int64)
 
 
 def table(path: Path, columns: int) -> Floats:
@@ -97,21 +100,3 @@ def table(path: Path, columns: int) -> Floats:
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
         raise files.damage_error(path, f"line {wrong[0] + 1} holds a number that is not finite")
     return values
-
-
-def _integers(path: Path, most: int | None = None) -> Ints:
-    """Read one integer from 1 to ``most`` per line."""
-    values = table(path, 1)[:, 0]
-    wrong = np.flatnonzero((values != np.rint(values)) | (values < 1) | (values > (np.inf if most is None else most)))
-    if len(wrong):
-        allowed = "1 or more" if most is None else f"1 to {most}"
-        raise files.damage_error(
-            path, f"line {wrong[0] + 1} is {values[wrong[0]]:g}; integers from {allowed} are allowed"
-        )
-    return values.astype(np.int64)
-
-
-def _same_length(path: Path, lines: int, other: Path, others: int) -> None:
-    """Raise DataError unless both files have one line per window."""
-    if lines != others:
-        raise files.damage_error(path, f"it has {lines} lines, but {other.name} has {others}; each has one per window")

@@ -173,8 +173,7 @@ def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        place = own.shortened(str(path), own.MOST_OF_PATH)
-        raise DataError(f"data.clients_file: {place} cannot be read: {own.reason(error)}") from error
+        raise DataError(f"data.clients_file: {path} cannot be read: {own.reason(error)}") from error
     if not {"file", "client"} <= set(table):
         raise DataError(f"data.clients_file: {path} has the columns {', '.join(table)}; file and client are needed")
     table = table.apply(lambda column: column.str.strip()).drop_duplicates("file", keep="last").set_index("file")

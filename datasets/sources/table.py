@@ -38,7 +38,7 @@ from pydantic import BeforeValidator, Field
 from datasets.federation import DataError, Floats, Ints, Source
 from datasets.source_configs import OwnFilesConfig
 from datasets.sources import _own_files as own
-from datasets.sources._own_files import Mask, nearest, quoted
+from datasets.sources._own_files import Mask, nearest
 from datasets.sources._table_files import TableFile
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def roles(config: Config) -> dict[str, str]:
 def misnamed(config: Config, names: Sequence[str], features: Sequence[str], file: str) -> list[str]:
     """Return what is wrong with the names of columns: unknown ones, two roles of one column, no feature that is left."""
     more = ", ..." if len(names) > 12 else ""
-    offered = f"{file} has the columns {', '.join(map(own.shortened, names[:12]))}{more}"
+    offered = f"{file} has the columns {', '.join(names[:12])}{more}"
     role_of, with_column = roles(config), [role for role in ROLES if getattr(config, role)]
     fields: dict[str, tuple[str, ...]] = {role: (getattr(config, role),) for role in with_column}
     fields |= {"features": config.features or (), "drop": config.drop, "categories": config.categories}
     problems = [] if config.label else [f"data.label: is missing; it is the column with the class. {offered}"]
     problems += [
-        f"data.{field}: {file} has no column {quoted(name)}{nearest(name, names) or f'. {offered}'}"
+        f"data.{field}: {file} has no column {name!r}{nearest(name, names) or f'. {offered}'}"
         for field, columns in fields.items()
         for name in columns
         if name not in names
@@ -136,7 +136,7 @@ def misnamed(config: Config, names: Sequence[str], features: Sequence[str], file
     if config.group and not config.client:
         problems.append("data.group: is the group of a client; name the column with the clients in data.client")
     if both := [name for name in config.features or () if name in role_of]:
-        problems.append(f"data.features: {quoted(both[0])} is already the label, client, group, part or subject")
+        problems.append(f"data.features: {both[0]!r} is already the label, client, group, part or subject")
     if len(role_of) < len(with_column):
         problems.append("data.label: label, client, group, part and subject must be different columns")
     return problems or ([] if features else [f"data.features: no column of {file} is left as a feature. {offered}"])
@@ -175,11 +175,11 @@ def to_source(
     rows = frame[list(role_of)].rename(columns=role_of)  # a feature may have the name of a role
     if parts and not config.part:
         rows["part"] = frame["\0part"]
-    where = {role: f"column {quoted(column)}" for column, role in role_of.items()}
+    where = {role: f"column {column!r}" for column, role in role_of.items()}
     division = own.divide(config, rows, name, where, "data.label")
     features, train = frame[list(kinds)], ~division.test
     own.refuse(
-        f"data.path: column {quoted(column)} has no value in the training part; leave it out with data.drop"
+        f"data.path: column {column!r} has no value in the training part; leave it out with data.drop"
         for column in features.columns[features[train].isna().all()]
     )
     if config.standardize or TEXT in kinds.values() or features.isna().any(axis=None):
@@ -210,7 +210,7 @@ def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Se
     import pandas as pd
 
     def unfit(what: str) -> DataError:
-        return DataError(f"data.{role or 'path'}: column {quoted(name)} {what}")
+        return DataError(f"data.{role or 'path'}: column {name!r} {what}")
 
     name, inferred = str(column.name), pd.api.types.infer_dtype(column, skipna=True)
     missing = column.isna()
@@ -306,5 +306,5 @@ def _numbers(config: Config, column: pd.Series[Any], kind: str, reference: Mask)
         narrow = values.astype(np.float32)
     if not np.isfinite(narrow).all():
         row = column.index[~np.isfinite(narrow)][0] + 1
-        raise DataError(f"data.path: column {quoted(str(column.name))} has a number beyond 3.4e38 in row {row}")
+        raise DataError(f"data.path: column {column.name!r} has a number beyond 3.4e38 in row {row}")
     return narrow

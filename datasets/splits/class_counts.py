@@ -89,8 +89,7 @@ class Config(SlotConfig):
             raise ValueError(
                 f"every row must have one number for each class; got rows of {lengths[0]} and {lengths[-1]}"
             )
-        empty = [i for i, row in enumerate(value or ()) if not sum(row)]
-        if empty:
+        if empty := [i for i, row in enumerate(value or ()) if not sum(row)]:
             raise ValueError(f"every client must have an example; row {empty[0]} has none")
         return value
 

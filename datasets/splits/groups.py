@@ -103,8 +103,13 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     owning, placing = rng_for("test_owners"), rng_for("test_strengths")
 
     def wearing(rows: Ints, owner: Ints) -> tuple[Ints, Ints, Floats]:
-        """Give examples the transforms of their owners, who are drawn for examples of nobody."""
-        rows, owner = _worn_by_both(rows, owner, groups, owning)
+        """Give examples the transforms of their owners; those of nobody, once for each group, of clients that are drawn."""
+        if len(rows) and (owner == roles.NOBODY).all():
+            owners = []
+            for group in range(len(GROUP_NAMES)):
+                clients = owning.permutation(np.flatnonzero(groups == group))
+                owners.append(owning.permutation(np.resize(clients, len(rows))))
+            rows, owner = np.tile(rows, len(GROUP_NAMES)), np.concatenate(owners)
         if config.draw == "per_image":
             return rows, owner, _within(config, groups[owner], placing.random(len(owner)))
         return rows, owner, strengths[owner]
@@ -151,14 +156,3 @@ def _within(config: Config, groups: Ints, place: NDArray[np.float64]) -> Floats:
         return np.zeros(len(groups), np.float32)
     low, high = np.array([config.majority, config.minority])[groups].T
     return (low + (high - low) * place).astype(np.float32)
-
-
-def _worn_by_both(rows: Ints, owner: Ints, groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return example numbers, those of nobody once for each group, and the client whose transform each example gets."""
-    if not len(rows) or not (owner == roles.NOBODY).all():
-        return rows, owner
-    owners = []
-    for group in range(len(GROUP_NAMES)):
-        clients = rng.permutation(np.flatnonzero(groups == group))
-        owners.append(rng.permutation(np.resize(clients, len(rows))))
-    return np.tile(rows, len(GROUP_NAMES)), np.concatenate(owners)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Federation, Ints, Source
+from datasets.federation import DataError, Federation, Ints, Source, some
 from datasets.interfaces import RngFor
 from datasets.roles import NONE, assigned
 from datasets.source_configs import SharedTestConfig, SourceConfig
@@ -55,20 +55,19 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
             "data.split.name: natural needs data that say whose each example is (data.client of a table or of arrays, "
             f"a layout of image_folder with clients); {source.name} does not"
         ]
-    found, able = _unfit(config, data_config, source)
-    if not found and data_config.clients > len(able):
-        names = [source.subject_names[client] for client in able]
-        more = ", ..." if len(names) > 8 else ""
-        found.append(
-            f"data.clients: {source.name} has {len(names)} clients with enough examples ({', '.join(names[:8])}{more}), fewer "
-            f"than {data_config.clients}; write clients: {len(names)}"
+    problems, able = _unfit(config, data_config, source)
+    if not problems and data_config.clients > len(able):
+        names = some([source.subject_names[client] for client in able], 8)
+        problems.append(
+            f"data.clients: {source.name} has {len(able)} clients with enough examples ({names}), fewer than "
+            f"{data_config.clients}; write clients: {len(able)}"
         )
-    if not found and data_config.clients == len(able):
+    if not problems and data_config.clients == len(able):
         try:
             _quotas(config, data_config, source, able)
         except DataError as error:
-            found.append(str(error))
-    return found
+            problems.append(str(error))
+    return problems
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
@@ -104,24 +103,24 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
 def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:
     """Return what is wrong with clients of the data, in sentences, and the clients that have enough examples."""
     train, test = client_sizes(source)
-    given = data_config.shadow_size if config.too_few == "leave_out" else 0
-    small = too_small(config.min_examples, given, data_config.clients, train, test)
-    found = []
+    shadow = data_config.shadow_size if config.too_few == "leave_out" else 0
+    small = too_small(config.min_examples, shadow, data_config.clients, train, test)
+    problems, names = [], source.subject_names
     if small.any() and config.too_few == "refuse":
         first = int(np.flatnonzero(small)[0])
-        found.append(
-            f"data.split.too_few: {_named(source, np.flatnonzero(small))} too few examples ({source.subject_names[first]} has "
-            f"{train[first]} to train on and {test[first]} to test on; at least {config.min_examples} and 1 are needed); "
-            "write too_few: leave_out, or give them more"
+        problems.append(
+            f"data.split.too_few: clients with too few examples: {some([names[client] for client in np.flatnonzero(small)])} "
+            f"({names[first]} has {train[first]} to train on and {test[first]} to test on; at least {config.min_examples} and "
+            "1 are needed); write too_few: leave_out, or give them more"
         )
     able = np.flatnonzero(~small)
     lonely = np.intersect1d(able, of_one_class(source)) if config.one_class == "refuse" else able[:0]
     if len(lonely):
-        found.append(
-            f"data.split.one_class: {_named(source, lonely)} training examples of one class alone, so the label tells "
-            "whose an example is; write one_class: keep if that is meant"
+        problems.append(
+            f"data.split.one_class: clients with training examples of one class alone: {some([names[i] for i in lonely])}; the "
+            "label tells whose an example is; write one_class: keep if that is meant"
         )
-    return found, able
+    return problems, able
 
 
 def of_one_class(source: Source) -> Ints:
@@ -168,15 +167,6 @@ def client_sizes(source: Source) -> tuple[Ints, Ints]:
     return np.bincount(train, minlength=clients), np.bincount(test, minlength=clients)
 
 
-def _named(source: Source, clients: Ints) -> str:
-    """Return the subject of a sentence about clients, with its verb: "client 'a' has", "clients 'a' and 2 more have"."""
-    names = [repr(source.subject_names[client]) for client in clients]
-    if len(names) == 1:
-        return f"client {names[0]} has"
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"clients {', '.join(names[:5])}{more} have"
-
-
 def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, ...]:
     """Return how many examples each client gives to the shadow set, for accuracy, as non-members and for validation.
 
@@ -201,11 +191,11 @@ def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chose
     shadow = quota("shadow_size", train, train, config.min_examples)
     validation = quota("validation_size", test, test, 1)
     left = test - validation
-    given = data_config.test_size is not None
-    tests = np.maximum(1, quota("test_size", test, left, 0)) if given else left - left // 2
-    half, left = left // 2, left - tests
-    given = data_config.nonmember_size is not None
-    nonmembers = quota("nonmember_size", test, left, 0) if given else np.minimum(half, left)
+    half = data_config.test_size is None
+    tests = left - left // 2 if half else np.maximum(1, quota("test_size", test, left, 0))
+    rest = left - tests
+    half = data_config.nonmember_size is None
+    nonmembers = np.minimum(left // 2, rest) if half else quota("nonmember_size", test, rest, 0)
     return shadow, tests, nonmembers, validation
 
 

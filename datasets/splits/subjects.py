@@ -107,7 +107,9 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         sampling, holding = of_subject[s].spawn(2)
         windows = activity_sample(own, labels[own], sampling) if config.activity_sample else own
         windows = holding.permutation(windows)[: data_config.examples_per_client]
-        held_out = _held_out(config, len(windows))
+        place = np.arange(len(windows))
+        share = place < math.ceil(config.test_share * len(windows))
+        held_out = share if config.holdout == "random" else place % config.folds == config.fold
         count = int(held_out.sum())
         tests = count - data_config.validation_count(count)
         if not 0 < tests <= count < len(windows):
@@ -121,7 +123,14 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         validating.append(windows[held_out][tests:])
         training.append(windows[~held_out])
         passed_over.append(np.setdiff1d(own, windows))
-    shadow = _shadow(data_config, np.flatnonzero(~np.isin(source.subjects, subjects[chosen])), who)
+    shadow = np.flatnonzero(~np.isin(source.subjects, subjects[chosen]))
+    if (size := data_config.shadow_size) is not None:
+        if size > len(shadow):
+            raise DataError(
+                f"data.shadow_size: the subjects that are not clients have {len(shadow)} windows, fewer than {size}; null "
+                "takes all of them"
+            )
+        shadow = who.permutation(shadow)[:size]
     roles = assigned(training, shadow, (testing, NONE), (passed_over, NONE), (validating, NONE))
     return roles.federation(source)
 
@@ -142,24 +151,3 @@ def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> I
         own = rows[activities == activity]
         windows.append(rng.permutation(own)[: rng.integers(1, len(own), endpoint=True)])
     return np.concatenate(windows)
-
-
-def _held_out(config: Config, windows: int) -> np.ndarray:
-    """Return which of a client's windows, in random order, are held out, [windows]."""
-    place = np.arange(windows)
-    if config.holdout == "random":
-        return place < math.ceil(config.test_share * windows)
-    return place % config.folds == config.fold
-
-
-def _shadow(data_config: HeldOutConfig, others: Ints, rng: np.random.Generator) -> Ints:
-    """Return the shadow set: the windows of the subjects who are not clients, all of them or a random sample."""
-    size = data_config.shadow_size
-    if size is None:
-        return others
-    if size > len(others):
-        raise DataError(
-            f"data.shadow_size: the subjects that are not clients have {len(others)} windows, fewer than {size}; "
-            f"null takes all of them"
-        )
-    return rng.permutation(others)[:size]

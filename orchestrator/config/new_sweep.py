@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from datasets.federation import printable
-from datasets.profile import TEST_SHARE, Profile, some
+from datasets.federation import printable, some
+from datasets.profile import TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
 FEWEST_EXAMPLES = 60  # with fewer, no client has enough to train on once tests and shadow set are taken away

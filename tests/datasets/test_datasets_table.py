@@ -295,29 +295,6 @@ def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path
         table.load(table.Config(path="folder", **FIELDS), tmp_path)
 
 
-LONG = "a" * 200_000
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        *(({role: LONG}, f"data.{role}: t.csv has no column '{LONG[:57]}...'") for role in table.ROLES),
-        *(({key: (LONG,)}, f"data.{key}: t.csv has no column") for key in ("features", "drop", "categories")),
-        ({"columns": (LONG, *"bcdefg")}, "t.csv has the columns aaa"),
-        ({"columns": (LONG, LONG, *"cdefg")}, "has two columns of the name 'aaa"),
-        ({"columns": ("sick", "who", LONG, *"defg"), "part": None, "drop": (), "client": None}, "aaa...' mixes numbers and"),
-        ({"path": LONG}, "data.path: "),
-        ({"path": "a/" * 1000}, "data.path: "),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)  # fmt: skip
-def test_a_long_name_is_not_repeated_whole(tmp_path: Path, fields: dict[str, Any], said: str) -> None:
-    written(tmp_path, SMALL.replace("x,true", "7,true"))
-    with pytest.raises(DataError) as error:
-        table.load(table.Config(**{"path": "t.csv"} | FIELDS | fields), tmp_path)
-    assert said in str(error.value) and len(str(error.value)) < 1000
-
-
 def test_rows_without_a_label_are_left_out_if_asked(tmp_path: Path) -> None:
     text = SMALL.replace("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,")
     assert same(read(tmp_path, text, unlabeled="drop"), read(tmp_path, SMALL.replace("p3,30,m,true,b,train,yes\n", "")))

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from algorithms.training import dp_sgd
-from datasets.build import build_federation
+from datasets import build_federation
 from orchestrator.cli import main
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.sweep_file import Sweep, load_sweep
