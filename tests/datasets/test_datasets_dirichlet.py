@@ -84,19 +84,6 @@ def test_the_replay_is_that_of_the_recipe_example_by_example(capped, classes):
 # The three algorithms
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.5, 50.0])
-@pytest.mark.parametrize("clients", [1, 3, 7])
-def test_no_client_has_more_than_the_cap_of_a_class(alpha, clients):
-    federation = None
-    for seed in range(20):
-        try:
-            federation = dealt(Config(alpha=alpha), HeldOutConfig(clients=clients), seed)
-        except DataError:
-            continue
-        assert mixtures(federation).max() <= 80 // clients
-    assert federation is not None
-
-
 def test_a_class_of_fewer_examples_than_clients_is_not_lost():
     rng = np.random.default_rng(0)
     given = dirichlet.shares(Config(alpha=100.0), 4, [np.arange(3), np.arange(3, 103)], rng)
@@ -174,35 +161,22 @@ def test_a_limit_keeps_a_clients_mixture():
     np.testing.assert_allclose(shares[1], shares[0], atol=0.2)
 
 
-def test_examples_of_a_client_are_in_random_order():
-    y = dealt(Config(alpha=100.0)).client(0).y
-    assert (np.diff(y) != 0).mean() > 0.5
-
-
 # Refusals
 
 
 @pytest.mark.parametrize("generator", ["stream", "numpy"])
 def test_a_client_that_is_dealt_nothing_is_refused(generator):
     config, data = Config(alpha=0.001, generator=generator), HeldOutConfig(clients=40, split_seed=3)
-    sentence = (
-        r"data\.split\.alpha: with alpha 0\.001 and data\.split_seed 3 client \d+ gets no example, and neither do"
-    )
-    found = dirichlet.shortages(config, data, source())
-    with pytest.raises(DataError, match=sentence):
+    problems = dirichlet.shortages(config, data, source())
+    with pytest.raises(
+        DataError, match=r"data\.split\.alpha: .* 0\.001 and data\.split_seed 3 client \d+ gets no example"
+    ) as error:
         dirichlet.partition(config, data, source(), streams())
-    assert bool(found) == (generator == "numpy")
-    if found:
-        with pytest.raises(DataError, match=sentence):
-            raise DataError(found[0])
+    assert problems == ([str(error.value)] if generator == "numpy" else [])
 
 
 def held_out(**fields) -> HeldOutConfig:
     return HeldOutConfig(**{"clients": 4} | fields)
-
-
-def shared(**fields) -> SharedTestConfig:
-    return SharedTestConfig(**{"clients": 4} | fields)
 
 
 @pytest.mark.parametrize(
@@ -211,12 +185,10 @@ def shared(**fields) -> SharedTestConfig:
         (Config(generator="numpy"), held_out(), "data.split_seed: must be given"),
         (Config(nonmember_size=5), SHARED, "data.split.nonmember_size: this data set has data.nonmember_size"),
         (Config(), held_out(clients=401), "data.clients: 401 clients of at least 1 each need more than the 400"),
-        (Config(), shared(clients=41, shadow_size=360), "data.clients: 41 clients of at least 1"),
         (Config(algorithm="fedml"), held_out(clients=41), "data.clients: 41 clients of at least 10 each"),
         (Config(), held_out(shadow_size=100), "data.shadow_size: 100 examples"),
         (Config(nonmember_size=50), held_out(shadow_size=50), "data.split.nonmember_size: 50 examples"),
-        (Config(), shared(shadow_size=401), "data.shadow_size: toy has 400 training examples"),
-        (Config(), shared(shadow_size=0, test_size=99, nonmember_size=2), "data.test_size: 99"),
+        (Config(), SharedTestConfig(clients=4, shadow_size=401), "data.shadow_size: toy has 400 training examples"),
     ],
 )
 def test_what_cannot_be_had_is_refused(config, data, words):

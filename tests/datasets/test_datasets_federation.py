@@ -1,7 +1,6 @@
 """The containers: numbering of examples, views, strengths for examples that belong to nobody, and the digest."""
 
 import dataclasses
-import pickle
 
 import numpy as np
 import pytest
@@ -79,13 +78,6 @@ def test_the_digest_is_that_of_the_shadow_set_and_the_preparation(federation):
         of(classes=4),
     ]
     assert len({digest, *changed}) == len(changed) + 1
-
-
-def test_a_federation_survives_pickling(federation):
-    digest = federation.digest()
-    again = pickle.loads(pickle.dumps(federation))
-    assert again.digest() == digest
-    np.testing.assert_array_equal(again.train.x, federation.train.x)
 
 
 def test_preparing_scales_transforms_then_normalizes():

@@ -55,14 +55,18 @@ def test_the_parts_fit_together(data, draw, ranges):
 
 
 def test_examples_are_prepared_with_their_strengths_in_parts_as_in_one_go(monkeypatch):
-    toy = source()
-    plain, turned = dealt(Config(transform="none"), toy=toy), dealt(Config(), toy=toy)
-    for part, strengths in (("train", turned.example_strengths), ("test", turned.strengths[turned.test_owner])):
+    toy, data = source(), SHARED.model_copy(update={"validation_size": 4})
+    plain, turned = dealt(Config(transform="none"), data, toy=toy), dealt(Config(), data, toy=toy)
+    for part, strengths in (
+        ("train", turned.example_strengths),
+        ("test", turned.strengths[turned.test_owner]),
+        ("validation", turned.strengths[turned.validation_owner]),
+    ):
         stored = toy.examples(np.array(numbers(getattr(plain, part))))
         np.testing.assert_array_equal(getattr(turned, part).x, turned.prepare(stored.x, strengths))
     assert turned.prepare.fill == toy.fill == 1.0
     monkeypatch.setattr(federation, "EXAMPLES_AT_ONCE", 7)
-    np.testing.assert_array_equal(dealt(Config(), toy=toy).train.x, turned.train.x)
+    np.testing.assert_array_equal(dealt(Config(), data, toy=toy).train.x, turned.train.x)
 
 
 def test_both_groups_are_tested_on_the_same_examples():
@@ -74,12 +78,6 @@ def test_both_groups_are_tested_on_the_same_examples():
     counts = np.bincount(federation.test_owner, minlength=8)
     assert sorted(counts[federation.groups == 0]) == [2, 2, 2, 2, 3, 3]
     assert sorted(counts[federation.groups == MINORITY]) == [7, 7]
-
-
-def test_held_out_examples_stay_with_their_client():
-    plain = dealt(Config(transform="none"), HELD_OUT)
-    assert np.bincount(plain.test_owner).tolist() == np.bincount(plain.nonmember_owner).tolist() == [3] * 8
-    assert len(plain.shadow) == 40 and min(numbers(plain.shadow)) == 120
 
 
 def test_the_number_of_minority_clients_is_the_rounded_ratio():

@@ -94,12 +94,6 @@ def test_folds_hold_out_every_window_once():
     assert [len(test) for test in tests] == [54, 54, 48, 48, 48]
 
 
-def test_folds_divide_the_same_sample():
-    kept = [set(numbers(federation.train)) | set(numbers(federation.test)) for federation in
-            (dealt(Config(holdout="fold", fold=fold)) for fold in range(5))]  # fmt: skip
-    assert all(one == kept[0] for one in kept) and len(kept[0]) < 6 * WINDOWS
-
-
 def test_more_clients_keep_those_that_fewer_have():
     few, many = (dealt(Config(), HeldOutConfig(clients=clients)) for clients in (3, 5))
     those = {tuple(map(tuple, parts(many, i))) for i in range(5)}
