@@ -4,20 +4,19 @@ import io
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from datasets.federation import DataError
 from datasets.sources import femnist
 
 
-def pixels(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
-
-
 def characters(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Black on white images, uint8 [n, 784], all different, and labels over all classes."""
     x = np.full((count, 28, 28), 255, np.uint8)
-    x[:, 8:20, 8:20] = pixels(count, 12, 12, seed=seed)
+    x[:, 8:20, 8:20] = np.random.default_rng(seed).integers(0, 256, (count, 12, 12), np.uint8)
     return x.reshape(count, 784), np.arange(count) % 62
 
 
@@ -35,23 +34,14 @@ def write_leaf(place, train, test=None) -> None:
             (place / part / "all_data_0.json").write_text(leaf_json(*content))
 
 
-def write_parquet(path, images, labels, column="label") -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def write_parquet(path, images: np.ndarray, labels, column="label") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"image": images, column: labels, "writer_id": ["w"] * len(labels)}), path)
-
-
-def encoded(x: np.ndarray) -> list[dict]:
-    from PIL import Image
-
-    out = []
-    for image in x.reshape(-1, 28, 28):
+    encoded = []
+    for image in images.reshape(-1, 28, 28):
         buffer = io.BytesIO()
         Image.fromarray(image).save(buffer, "PNG")
-        out.append({"bytes": buffer.getvalue(), "path": None})
-    return out
+        encoded.append({"bytes": buffer.getvalue(), "path": None})
+    pq.write_table(pa.table({"image": encoded, column: labels, "writer_id": ["w"] * len(labels)}), path)
 
 
 def as_set(x: np.ndarray) -> set[bytes]:
@@ -98,7 +88,7 @@ def test_inverting_gives_white_on_black(tmp_path):
 def test_parquet_files_are_read(tmp_path, column):
     (x, y), (test_x, test_y) = characters(6), characters(3, seed=1)
     for name, images, labels in (("train-00000-of-00001", x, y), ("test-00000-of-00001", test_x, test_y)):
-        write_parquet(tmp_path / "femnist" / "data" / f"{name}.parquet", encoded(images), labels, column)
+        write_parquet(tmp_path / "femnist" / "data" / f"{name}.parquet", images, labels, column)
     source = load_femnist(tmp_path)
     np.testing.assert_array_equal(source.train.x.reshape(6, 784), x)
     np.testing.assert_array_equal(source.test.x.reshape(3, 784), test_x)
@@ -107,22 +97,16 @@ def test_parquet_files_are_read(tmp_path, column):
 
 def test_without_test_files_a_stratified_tenth_is_held_out(tmp_path):
     x, _ = characters(80)
-    write_parquet(tmp_path / "femnist" / "train.parquet", encoded(x), np.arange(80) % 2)
+    write_parquet(tmp_path / "femnist" / "train.parquet", x, np.arange(80) % 2)
     source = load_femnist(tmp_path)
     assert np.bincount(source.test.y).tolist() == [4, 4] and len(source.train) == 72
     assert as_set(source.train.x) | as_set(source.test.x) == as_set(x)
 
 
 def test_absent_femnist_names_places_and_how_to_make_it(tmp_path):
-    with pytest.raises(DataError) as refused:
+    with pytest.raises(DataError, match=r"train/\*\.json and train\*\.parquet in .*preprocess\.sh") as refused:
         femnist.load(femnist.Config(), tmp_path)
-    for part in (
-        *(str(tmp_path / place) for place in femnist.PLACES),
-        "train/*.json",
-        "preprocess.sh",
-        "columns image",
-    ):
-        assert part in str(refused.value)
+    assert all(str(tmp_path / place) in str(refused.value) for place in femnist.PLACES)
 
 
 def user(**changes) -> dict:
@@ -134,12 +118,10 @@ def user(**changes) -> dict:
     ("content", "why"),
     [
         ("", "JSONDecodeError"),
-        ('{"users": ["a"], "user_data": {', "JSONDecodeError"),
         ("[]", "TypeError"),
         ({"users": ["a"], "user_data": {}}, "KeyError: 'a'"),
         ({"users": ["a"], "user_data": {"a": user(x=[[0.5] * 783] * 2)}}, "784 pixels in 0..1 for each label"),
         ({"users": ["a"], "user_data": {"a": user(x=[[0.5] * 784, [0.5]])}}, "ValueError"),
-        ({"users": ["a"], "user_data": {"a": user(x=[[1.5] * 784] * 2)}}, "784 pixels in 0..1 for each label"),
         ({"users": ["a"], "user_data": {"a": user(x=[[float("nan")] * 784] * 2)}}, "784 pixels in 0..1 for each label"),
         ({"users": ["a"], "user_data": {"a": user(y=[0])}}, "784 pixels in 0..1 for each label"),
         ({"users": ["a"], "user_data": {"a": user(y=[0, 62])}}, "integers in 0..61"),
@@ -151,18 +133,6 @@ def test_a_damaged_file_of_leaf_is_named(tmp_path, content, why):
     path.parent.mkdir(parents=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(DataError, match=rf"{path} is damaged: .*{why}"):
-        load_femnist(tmp_path)
-
-
-def test_damaged_parquet_files_are_named(tmp_path):
-    x, y = characters(3)
-    path = tmp_path / "femnist" / "train.parquet"
-    path.parent.mkdir()
-    path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(DataError, match=rf"{path} is damaged"):
-        load_femnist(tmp_path)
-    write_parquet(path, encoded(x), y, column="letter")
-    with pytest.raises(DataError, match="columns image, letter, writer_id and not image and label or character"):
         load_femnist(tmp_path)
 
 
