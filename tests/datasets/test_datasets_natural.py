@@ -86,11 +86,8 @@ def test_every_client_has_its_own_examples_and_gives_its_share_to_the_shadow_set
     assert (np.array(numbers(federation.shadow)) < 100).all()
     assert np.bincount(federation.test_owner).tolist() == [2, 4, 6, 8]
     assert np.bincount(federation.nonmember_owner).tolist() == [2, 4, 6, 8]
-    for part, owner in (
-        (federation.test, federation.test_owner),
-        (federation.nonmembers, federation.nonmember_owner),
-    ):
-        assert given.subjects[numbers(part)].tolist() == owner.tolist()
+    assert given.subjects[numbers(federation.test)].tolist() == federation.test_owner.tolist()
+    assert given.subjects[numbers(federation.nonmembers)].tolist() == federation.nonmember_owner.tolist()
     assert not federation.strangers
     assert federation.group_names == ("all",)
 
@@ -149,23 +146,19 @@ def test_clients_with_one_class_are_refused_by_name_or_kept() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        (
-            {"clients": 5},
-            "data.clients: toy has 4 clients with enough examples (anna, bob, cem, dora), fewer than 5; write",
-        ),
+        ({"clients": 5}, "data.clients: toy has 4 clients with enough examples (anna, bob, cem, dora), fewer than 5"),
         (
             {"shadow_size": 90},
-            "data.shadow_size: 90 examples, of each client in proportion to the 100 of all, are 9 of clien",
+            "data.shadow_size: 90 examples, of each client in proportion to the 100 of all, are 9 of ",
         ),
-        ({"shadow_size": 900}, "are 90 of client 'anna', which has 10 for it and must keep 2; lower it"),
         ({"test_size": 50}, "data.test_size: 50 examples"),
         ({"test_size": 30, "nonmember_size": 30}, "data.nonmember_size: 30 examples"),
         ({"validation_size": 40}, "data.validation_size: 40 examples"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(fields: dict[str, Any], said: str) -> None:
-    found = refused(source(), data(**fields))
-    assert len(found) == bool(said) and said in "".join(found)
+    (sentence,) = refused(source(), data(**fields))
+    assert said in sentence
 
 
 def test_data_that_name_no_client_are_refused() -> None:

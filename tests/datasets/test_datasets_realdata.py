@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torchvision.datasets import MNIST
 
 from datasets import build_federation
 from datasets.federation import Federation
-from datasets.sources import cifar10, femnist, har, mnist
-from datasets.splits import dirichlet, groups, subjects
+from datasets.sources import alzheimer, cifar10, femnist, har, mnist
+from datasets.splits import class_counts, dirichlet, groups, subjects
 from tests.support.published import Chosen, real
 
 pytestmark = pytest.mark.realdata
@@ -28,15 +29,6 @@ def test_mnist():
     assert set(federation.sizes) == {250} and federation.clients == 200 and federation.groups.sum() == 20
     assert (len(federation.test), len(federation.nonmembers), len(federation.shadow)) == (10_000, 5_000, 10_000)
     assert federation.shape == (1, 28, 28)
-    majority, minority = np.split(federation.test.y, 2)
-    np.testing.assert_array_equal(majority, minority)
-
-
-@pytest.mark.slow
-def test_mnist_is_that_of_torchvision():
-    _, root, source = real(mnist)
-    from torchvision.datasets import MNIST
-
     for train, part in ((True, source.train), (False, source.test)):
         published = MNIST(root, train=train, download=False)
         np.testing.assert_array_equal(part.x[:, 0], published.data.numpy())
@@ -105,3 +97,23 @@ def test_femnist():
     assert (source.train.x[:, 0, 0] == 255).mean() > 0.9
     federation = dealt(chosen, root, majority=(30.0, 55.0))
     assert federation.prepare.fill == 1.0 and len(federation.shadow) == 2_000
+
+
+def test_alzheimer():
+    _, _, source = real(alzheimer)
+    assert np.bincount(source.train.y).tolist() == [724, 49, 2566, 1781]
+    assert np.bincount(source.test.y).tolist() == [172, 15, 634, 459]
+    x = np.concatenate([source.train.x, source.test.x])
+    assert x.shape == (6400, 1, 128, 128) and x.max() > 200 and np.median(x[..., :4, :4]) < 10
+    assert len({image.tobytes() for image in x}) == len(x)
+    for preset, table in class_counts.PUBLISHED_COUNTS.items():
+        config, data = class_counts.Config(preset=preset), alzheimer.Config(clients=len(table))
+        assert class_counts.shortages(config, data, source) == []
+        roles = class_counts.assign(
+            config, data, source, lambda purpose: np.random.default_rng([42, *purpose.encode()])
+        )
+        for i, own in enumerate(roles.clients):
+            mine = np.concatenate([own, roles.test[roles.test_owner == i]])
+            assert np.bincount(source.train.y[mine]).tolist() == list(table[i])
+            assert len(own) == round(0.8 * sum(table[i]))
+        assert len(roles.shadow) == (roles.test_owner < 0).sum() == 640 and len(roles.nonmembers) == 0

@@ -165,10 +165,8 @@ def test_splits_of_their_own_say_it_too() -> None:
     (sentence,) = dirichlet.shortages(dirichlet.Config(), none_left, source())
     assert "besides 1 for validation, leave none of the 90 test examples of toy to measure accuracy on" in sentence
     few = HeldOutConfig(clients=3, held_out=0.01, validation_share=0.5)
-    assert (
-        "leaves 99 to train on and 0 to test on, besides 1 for validation"
-        in class_counts.shortages(class_counts.Config(), few, source())[0]
-    )
+    (sentence, *_) = class_counts.shortages(class_counts.Config(), few, source())
+    assert "leaves 99 to train on and 0 to test on, besides 1 for validation" in sentence
     with pytest.raises(DataError, match=r"1 are held out \(0 for testing, 1 for validation\)"):
         subjects.partition(subjects.Config(test_share=0.01, activity_sample=False), few, source(), streams(0))
 
@@ -180,9 +178,7 @@ def test_a_split_that_knows_no_validation_is_refused(monkeypatch: pytest.MonkeyP
     split = Component[Any, Any]("groups", groups.Config(), "datasets.splits")
     without = Federation.__dataclass_fields__["validation"].default_factory()  # type: ignore[misc]
     monkeypatch.setattr(Preparation, "examples", lambda self, source, rows, strengths: without)
-    with pytest.raises(
-        DataError, match=r"data\.validation_size: the split groups sets no example aside for validation"
-    ):
+    with pytest.raises(DataError, match=r"data\.validation_size: the split groups sets no example aside"):
         build_federation(data, split, Path(), streams(0))
 
 

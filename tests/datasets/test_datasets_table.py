@@ -184,33 +184,21 @@ def test_a_single_subject_cannot_be_divided(tmp_path: Path) -> None:
     assert "data.subject: t.csv has one subject alone; two are needed at least, one for each part" in said
 
 
-def test_the_training_parts_statistics_alone_are_used(tmp_path: Path) -> None:
-    np.testing.assert_array_equal(read(tmp_path).train.x, read(tmp_path, SMALL.replace("p5,50", "p5,5e6")).train.x)
-
-
 SAME = ("", "")
 
 
 @pytest.mark.parametrize(
     ("change", "fields", "said"),
     [
-        (SAME, {"label": "sicc"}, "data.label: t.csv has no column 'sicc'. Did you mean 'sick'?"),
         (SAME, {"label": ""}, "data.label: is missing; it is the column with the class. t.csv has the columns id"),
         (SAME, {"label": "zzz"}, "has no column 'zzz'. t.csv has the columns id, age, sex, smokes, who, part, sick"),
         (SAME, {"drop": ("idd",)}, "data.drop: t.csv has no column 'idd'. Did you mean 'id'?"),
-        (SAME, {"subject": "idd"}, "data.subject: t.csv has no column 'idd'. Did you mean 'id'?"),
         (SAME, {"label": "who"}, "label, client, group, part and subject must be different columns"),
         (SAME, {"features": ("age", "sick")}, "data.features: 'sick' is already the label, client, group, part or subj"),
         (SAME, {"client": None, "group": "who"}, "data.group: is the group of a client"),
         (SAME, {"label": "age", "part": None, "test_share": 0.5}, "none of them in the training part"),
         (SAME, {"shadow_size": 1}, "data.statistics: "),
         (("p6,", "p1,"), {"subject": "id", "drop": ()}, "data.part: column 'part' has the rows of 'p1' (of data.subj"),
-        (("10,m", "10.5,m"), {"label": "age"}, "data.label: column 'age' is continuous: row 1 has 10.5"),
-        (("no\n", "yes\n"), {}, "data.label: column 'sick' has one value alone, yes"),
-        (("train,yes\np4", "train,\np4"), {}, "data.label: column 'sick' has a missing value in row 3; write unlabeled: drop"),
-        (("p3,30,", "p3,old,"), {}, "column 'age' mixes numbers and texts: '10' in row 1, 'old' in row 3 (1 like it)"),
-        (("p3,30,", "p3,inf,"), {}, "data.path: column 'age' is infinite in row 3"),
-        (("p3,30,", "p3,NaN,"), {}, "data.path: column 'age' has a missing value in row 3"),
         (("p3,30,", "p3,1e300,"), {"standardize": False}, "column 'age' has a number beyond 3.4e38 in row 3"),
         (("p3,30,", "p3,10,"), {}, "1 of 6 examples repeat earlier ones (first: row 3 equals row 1)"),
         (("b,test", "b,later"), {}, "data.part: column 'part' has 'later' in row 5; train and test are allowed"),
@@ -240,14 +228,11 @@ def test_duplicates_are_dropped_or_kept_if_asked(tmp_path: Path) -> None:
     assert dropped.subjects is not None and dropped.subjects.tolist() == [1, 0, 0, 1, 0]
 
 
-def test_a_feature_may_have_the_name_of_a_role(tmp_path: Path) -> None:
-    renamed = SMALL.replace("id,age,sex,smokes", "id,label,client,group", 1)
-    assert same(read(tmp_path, renamed), read(tmp_path))
-
-
 def test_columns_of_codes_are_categories_if_listed(tmp_path: Path) -> None:
     source = read(tmp_path, SMALL.replace("p3,30,", "p3,old,"), categories="age", features=("age",))
     assert source.train.x.tolist() == np.eye(4)[[0, 1, 3, 2]].tolist()  # 10, 20, 40, old
+    renamed = SMALL.replace("id,age,sex,smokes", "id,label,client,group", 1)  # the names of roles
+    assert same(read(tmp_path, renamed), read(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -280,19 +265,12 @@ def test_a_group_is_that_of_its_client(tmp_path: Path) -> None:
 
 def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
-    for path, said in (
-        ("", "data.path: is missing"),
-        ("tt.csv", f"data.path: there is no {tmp_path / 'tt.csv'}. Did you mean 't.csv'?"),
-    ):
-        with pytest.raises(DataError, match="data.path") as error:
+    for path in ("", "tt.csv", "a" * 1000):
+        with pytest.raises(DataError, match=r"data\.path: "):
             table.load(table.Config(path=path, **FIELDS), tmp_path)
-        assert said in str(error.value)
     for name, text in (("t.xlsx", "x"), ("t.parquet", "no parquet"), ("t.arrow", "no arrow"), ("empty.csv", "")):
         with pytest.raises(DataError, match="data.path"):
             table.load(table.Config(path=written(tmp_path, text, name), **FIELDS), tmp_path)
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match=r"cannot be read: No such file"):
-        table.load(table.Config(path="folder", **FIELDS), tmp_path)
 
 
 def test_rows_without_a_label_are_left_out_if_asked(tmp_path: Path) -> None:
