@@ -47,28 +47,21 @@ def test_pixels_stay_bytes_and_other_numbers_become_float32(tmp_path: Path) -> N
 
 
 def test_channels_are_standardized_by_the_training_part_if_asked(tmp_path: Path) -> None:
-    source = read(tmp_path, standardize=True, statistics="all_clients")
+    pooled: dict[str, Any] = {"standardize": True, "statistics": "all_clients"}
     assert read(tmp_path, standardize=True, shadow_size=2).fit is not None
-    np.testing.assert_allclose(source.mean, X[:4].mean(axis=(0, 2)))
-    np.testing.assert_allclose(source.std, X[:4].std(axis=(0, 2)))
-    constant = read(
-        tmp_path,
-        change={"x": np.stack([X[:, 0], np.full((6, 2), 5)], axis=1)},
-        standardize=True,
-        statistics="all_clients",
-    )
-    assert constant.mean is not None and constant.std is not None and (constant.mean[1], constant.std[1]) == (5, 1)
+    source = read(tmp_path, change={"x": np.stack([X[:, 0], np.full((6, 2), 5)], axis=1)}, **pooled)
+    np.testing.assert_allclose(source.mean, [X[:4, 0].mean(), 5])
+    np.testing.assert_allclose(source.std, [X[:4, 0].std(), 1])  # a constant channel is only moved
     images = np.arange(24, dtype=np.uint8).reshape(6, 1, 2, 2)
-    pixels = read(tmp_path, change={"x": images}, standardize=True, statistics="all_clients")
-    np.testing.assert_allclose(pixels.mean, images[:4].mean() / 255)
-    np.testing.assert_allclose(pixels.std, images[:4].std() / 255)
+    source = read(tmp_path, change={"x": images}, **pooled)
+    np.testing.assert_allclose([source.mean, source.std], [[images[:4].mean() / 255], [images[:4].std() / 255]])
 
 
 def test_texts_may_say_label_client_and_part(tmp_path: Path) -> None:
     change = {
         "y": np.array(["n", "y"] * 3),
         "who": np.array(["a", "b"] * 3),
-        "part": np.array(["Train"] * 4 + ["test"] * 2),
+        "part": np.repeat(["Train", "test"], [4, 2]),
     }
     source = read(tmp_path, change=change)
     assert source.subject_names == ("a", "b") and source.train.y.tolist() == [0, 1, 0, 1] and len(source.test) == 2

@@ -62,16 +62,16 @@ def test_both_versions_of_cifar_are_read(tmp_path, monkeypatch, layout):
 def test_half_maps_black_to_minus_one_and_white_to_one(tmp_path, monkeypatch):
     small_cifar(tmp_path, monkeypatch, "BINARY")
     source = cifar10.load(cifar10.Config(normalization="half"), tmp_path, download=False)
-    prepare = Preparation("none", source.fill, source.mean, source.std)
-    ends = np.array([0, 255], np.uint8).reshape(2, 1, 1, 1) * np.ones((1, 3, 1, 1), np.uint8)
-    assert prepare(ends, np.zeros(2)).ravel().tolist() == [-1.0] * 3 + [1.0] * 3
+    ends = np.repeat(np.array([0, 255], np.uint8), 3).reshape(2, 3, 1, 1)
+    ready = Preparation("none", source.fill, source.mean, source.std)(ends, np.zeros(2))
+    assert ready.ravel().tolist() == [-1.0] * 3 + [1.0] * 3
 
 
 def test_absent_cifar_names_both_places(tmp_path, monkeypatch):
-    with pytest.raises(DataError) as refused:
+    with pytest.raises(
+        DataError, match=r"cifar-10-batches-bin/data_batch_1\.bin and for .*cifar-10-batches-py/data_batch_1"
+    ):
         cifar10.load(cifar10.Config(), tmp_path, download=False)
-    for place in "cifar-10-batches-bin/data_batch_1.bin", "cifar-10-batches-py/data_batch_1":
-        assert str(tmp_path / place) in str(refused.value)
 
 
 def test_an_incomplete_binary_version_gives_way_to_the_python_one(tmp_path, monkeypatch):

@@ -154,10 +154,6 @@ def held_out(**fields) -> HeldOutConfig:
     return HELD_OUT.model_copy(update=fields)
 
 
-def shared(**fields) -> SharedTestConfig:
-    return SHARED.model_copy(update=fields)
-
-
 def custom(*counts: tuple[int, ...]) -> Config:
     return Config(preset="custom", counts=counts)
 
@@ -166,8 +162,6 @@ def custom(*counts: tuple[int, ...]) -> Config:
     ("config", "data", "sentence"),
     [
         (Config(preset="homogeneous"), held_out(clients=3), "data.clients: data.split.preset describes 4 clients; got 3"),
-        (Config(preset="cia"), held_out(clients=4), "data.clients: data.split.preset describes 3 clients; got 4"),
-        (custom((1, 2), (3, 4)), held_out(clients=3), "data.clients: data.split.counts describes 2 clients; got 3"),
         (Config(shares=(1, 2)), held_out(clients=3), "data.clients: data.split.shares describes 2 clients; got 3"),
         (Config(preset="custom"), HELD_OUT, "data.split.counts: the preset custom needs a row of numbers"),
         (Config(preset="non_iid"), alzheimer.Config(examples_per_client=10), "data.examples_per_client: the class counts"),
@@ -189,10 +183,7 @@ def test_what_does_not_fit_together_is_said(config, data, sentence):
             "(of 60 training examples less the 10 that the server keeps)"]),
         (Config(preset="cia"), held_out(clients=3), ["data.split.preset: has counts for 4 classes, but toy"]),
         (custom((1, 0, 1), (9, 9, 9)), HELD_OUT, ["data.split.test_share: of 2 examples of client 0, 0.25 leaves 2 to train"]),
-        (Config(), held_out(shadow_size=25), ["data.shadow_size: toy has 24 test examples, fewer than"]),
         (Config(), held_out(examples_per_client=31), ["data.examples_per_client: 2 clients can have at most 30 each on avera"]),
-        (Config(), shared(test_size=21), ["data.test_size: 21 examples for accuracy"]),
-        (Config(), shared(shadow_size=61), ["data.shadow_size: toy has 60 training examples"]),
     ],
 )  # fmt: skip
 def test_what_a_data_set_cannot_give_is_said(config, data, sentences):

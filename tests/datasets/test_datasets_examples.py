@@ -109,12 +109,10 @@ def wrong(**parts: Any) -> list[str]:
     [
         ({"x": np.zeros((4, 3))}, "train.x must be uint8 (pixels) or float32; it is float64"),
         ({"x": np.zeros(4, np.float32)}, "train.x must be [n, ...], one example in a row; its shape is [4]"),
-        ({"x": np.zeros((5, 3), np.float32)}, "one label for each example; x is [5, 3] and y [4]"),
         ({"x": [[0.0]]}, "train must be datasets.federation.Examples of NumPy arrays"),
         ({"x": np.full((4, 3), np.nan, np.float32)}, "train.x has nan in example 0 (from 0)"),
         ({"y": np.array([0, 1, 2, 1])}, "train.y must be labels from 0 to 1; they are from 0 to 2"),
         ({"y": np.array([0, 1, 0, 1], np.int32)}, "train.y must be int64; it is int32"),
-        ({"classes": 1}, "classes must be an integer of at least 2; it is 1"),
         ({"test": None}, "test must be datasets.federation.Examples of NumPy arrays x and y; it is NoneType"),
         ({"test": Examples(np.zeros((1, 2), np.float32), np.zeros(1, np.int64))}, "must have examples of one type and shape"),
     ],

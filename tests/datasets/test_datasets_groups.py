@@ -109,9 +109,7 @@ def test_a_sweep_of_the_ranges_keeps_places_within_them():
     [
         ({"minority": [25, 0]}, "minority", r"a range is \[low, high\]; got \[25, 0\]"),
         ({"majority": [0, 181]}, "majority", r"degrees must lie in \[-180, 180\]; got \[0, 181\]"),
-        ({"minority": [-200, 0]}, "minority", r"degrees must lie in \[-180, 180\]"),
         ({"transform": "brightness"}, "minority", r"must lie in \(0, 10\], for example \[0.5, 0.8\] .* got \[0, 25\]"),
-        (BRIGHT | {"majority": [1, 11]}, "majority", r"must lie in \(0, 10\]"),
     ],
 )
 def test_impossible_fields_are_refused(fields, field, message):

@@ -9,7 +9,7 @@ from torchvision.datasets import MNIST
 from datasets import build_federation
 from datasets.federation import Federation
 from datasets.sources import alzheimer, cifar10, femnist, har, mnist
-from datasets.splits import class_counts, dirichlet, groups, subjects
+from datasets.splits import class_counts, groups, subjects
 from tests.support.published import Chosen, real
 
 pytestmark = pytest.mark.realdata
@@ -43,23 +43,6 @@ def test_cifar10():
     federation = dealt(chosen, root, transform="brightness", minority=(0.5, 0.8), majority=(0.85, 1.15))
     assert set(federation.sizes) == {450} and set(np.bincount(federation.test_owner)) == {25}
     assert len(federation.nonmembers) == 2_500 and len(federation.shadow) == 10_000
-
-
-@pytest.mark.parametrize(
-    ("alpha", "sizes"),
-    [
-        (0.5, [1445, 3878, 1859, 2005, 2265, 2836, 2893, 4058, 2610, 1354]),
-        (0.1, [1007, 2699, 175, 464, 1037, 2020, 1135, 1640, 2047, 1855]),
-    ],
-)
-def test_cifar10_as_released_with_zhao_et_al(alpha, sizes):
-    chosen, root, source = real(cifar10, clients=10, split_seed=42, normalization="half")
-    federation = dealt(chosen, root, dirichlet, alpha=alpha, generator="numpy")
-    assert federation.sizes.tolist() == sizes
-    assert max(np.bincount(federation.client(i).y).max() for i in range(10)) == 500
-    assert len(federation.nonmembers) == 50_000 - sum(sizes) and len(federation.shadow) == 0
-    np.testing.assert_allclose(federation.test.x.sum(), (source.test.x / 127.5 - 1).sum(), rtol=1e-3)
-    assert federation.train.x.min() == -1.0 and federation.train.x.max() == 1.0
 
 
 def test_har():

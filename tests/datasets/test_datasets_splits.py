@@ -152,14 +152,6 @@ def test_clients_hold_out_their_own_validation_examples() -> None:
     assert np.bincount(federation.validation_owner).tolist() == [10] * 3
 
 
-def test_both_groups_are_validated_on_the_same_examples() -> None:
-    data = SharedTestConfig(clients=4, shadow_size=20, validation_size=12)
-    federation = groups.partition(groups.Config(transform="none", minority_ratio=0.25), data, source(), streams(0))
-    first, second = np.split(federation.validation.x, 2)
-    np.testing.assert_array_equal(first, second)
-    assert federation.groups[federation.validation_owner].tolist() == [0] * 12 + [1] * 12
-
-
 def test_splits_of_their_own_say_it_too() -> None:
     none_left = HeldOutConfig(clients=3, shadow_size=89, validation_share=0.5)
     (sentence,) = dirichlet.shortages(dirichlet.Config(), none_left, source())

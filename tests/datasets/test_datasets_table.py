@@ -159,23 +159,18 @@ def test_the_drawn_test_part_has_its_share_of_every_client_and_class_and_is_alwa
     assert same(source, read(tmp_path, text, **fields))
 
 
-VISITS = "\n".join(
-    ["v,patient,who,sick", *(f"{i},p{i // 3},{'ab'[i // 3 % 2]},{(i // 3 + (i % 9 == 0)) % 2}" for i in range(180))]
-)
-
-
 @pytest.mark.parametrize("client", ["who", None])
 def test_all_rows_of_a_subject_are_in_one_part(tmp_path: Path, client: str | None) -> None:
-    rows = VISITS.replace("v,", "n,v,", 1).split("\n")
-    text = "\n".join([rows[0], *(f"{i + 0.5},{row}" for i, row in enumerate(rows[1:]))]) + "\n"
-    fields = {"part": None, "client": client, "features": ("n",), "drop": (), "standardize": False, "test_share": 0.2}
-    source = read(tmp_path, text, subject="patient", **fields)
+    visits = [f"{i + 0.5},p{i // 3},{'ab'[i // 3 % 2]},{(i // 3 + (i % 9 == 0)) % 2}" for i in range(180)]
+    text, fields = "\n".join(["n,patient,who,sick", *visits]), {"part": None, "client": client, "features": ("n",)}
+    fields |= {"drop": (), "standardize": False, "test_share": 0.2, "subject": "patient"}
+    source = read(tmp_path, text, **fields)
     train, test = ({int(n) // 3 for n in part.x[:, 0]} for part in (source.train, source.test))
     assert not train & test and len(train | test) == 60 and len(test) == 12
     assert source.train.x.shape[1] == 1  # the subject is no feature
     if client:
         assert source.subjects is not None and np.bincount(source.subjects[len(source.train) :]).tolist() == [18, 18]
-    assert same(source, read(tmp_path, text, subject="patient", **fields))
+    assert same(source, read(tmp_path, text, **fields))
 
 
 def test_a_single_subject_cannot_be_divided(tmp_path: Path) -> None:
