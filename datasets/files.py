@@ -4,6 +4,7 @@ Every error ends as a `DataError` whose text names the file, where it was looked
 """
 
 import hashlib
+import importlib
 import importlib.util
 import io
 import socket
@@ -100,7 +101,7 @@ def download(dataset: str, fetch: Callable[[], object], sought: str, remedy: str
 
     Args:
         dataset: what it is called in the error message.
-        fetch: downloads it; torchvision and huggingface_hub show their progress on stderr.
+        fetch: downloads it.
         sought: the files that are missing, for the error message.
         remedy: how else to get them, for the error message.
         allowed: whether downloading is allowed.
@@ -119,3 +120,8 @@ def download(dataset: str, fetch: Callable[[], object], sought: str, remedy: str
         raise absence_error(dataset, sought, f"Downloading it failed ({reason}). {remedy}") from error
     finally:
         socket.setdefaulttimeout(timeout)
+
+
+def torchvision(name: str, root: Path) -> None:
+    """Download a data set of torchvision in its layout and with its checksums; it shows its progress on stderr."""
+    getattr(importlib.import_module("torchvision.datasets"), name)(root, download=True)

@@ -181,7 +181,7 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
     training = rng.permutation(len(source.train))
     testing = rng.permutation(len(source.test)) + len(source.train)
     if isinstance(config, HeldOutConfig):
-        each = _examples_per_client(config, len(training))
+        each = config.examples_per_client or len(training) // config.clients
         own = training[: config.clients * each].reshape(config.clients, each)
         tests, nonmembers, validation, rest = np.split(own, np.cumsum(_hold_outs(config, each)), axis=1)
         shadow = testing[: config.shadow_size]
@@ -189,15 +189,11 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
     assert isinstance(config, SharedTestConfig)
     # The shadow set comes first, so that it stays the same when the number of clients is swept.
     shadow, rest = np.split(training, [config.shadow_size])
-    each = _examples_per_client(config, len(rest))
+    each = config.examples_per_client or len(rest) // config.clients
     sizes = *test_sizes(config, len(testing)), config.validation_size
     test, nonmembers, validation, _ = np.split(testing, np.cumsum(sizes))
     clients = rest[: config.clients * each].reshape(config.clients, each)
     return assigned([*clients], shadow, ((), test), ((), nonmembers), ((), validation))
-
-
-def _examples_per_client(config: SourceConfig, available: int) -> int:
-    return config.examples_per_client or available // config.clients
 
 
 def test_sizes(config: SharedTestConfig, available: int) -> tuple[int, int]:
@@ -247,7 +243,7 @@ def _too_few_for_test(config: SharedTestConfig, source: Source) -> list[str]:
 
 
 def _too_few_for_hold_outs(config: HeldOutConfig, source: Source) -> list[str]:
-    each = _examples_per_client(config, len(source.train))
+    each = config.examples_per_client or len(source.train) // config.clients
     tests, nonmembers, validation = _hold_outs(config, each)
     left, problems = each - tests - nonmembers - validation, too_few_for_shadow(config, source)
     if each and not (nonmembers and left > 0):

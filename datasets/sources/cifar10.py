@@ -71,13 +71,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         for folder, names in ((binary, BINARY), (python, PYTHON))
     ]
     if all(missing):
-
-        def fetch() -> None:
-            from torchvision.datasets import CIFAR10
-
-            CIFAR10(root, download=True)
-
-        files.download("CIFAR-10", fetch, " and for ".join(str(paths[0]) for paths in missing), REMEDY, download)
+        sought = " and for ".join(str(paths[0]) for paths in missing)
+        files.download("CIFAR-10", lambda: files.torchvision("CIFAR10", root), sought, REMEDY, download)
     if not missing[0]:
         batches = [parse_binary(files.read(binary / name, md5)) for name, md5 in BINARY.items()]
     else:

@@ -65,7 +65,12 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     train, test = train[first[: len(train)]], test[first[len(train) :]]
     if not len(test):
         train, test = stratified.split(train.x, train.y, 10)
-    _check_background(train, place)
+    rim = np.concatenate([train.x[..., [0, -1], :].ravel(), train.x[..., [0, -1]].ravel()])
+    if np.mean(rim > 127) < 0.5:
+        raise DataError(
+            f"{place}: the images are light on a dark background, while FEMNIST's are black (0) on white (1). "
+            "Invert them when the files are made; data.invert turns them back for training"
+        )
     if config.invert:
         train, test = Examples(255 - train.x, train.y), Examples(255 - test.x, test.y)
     return Source("femnist", CLASSES, train, test, fill=0.0 if config.invert else 1.0)
@@ -103,13 +108,3 @@ def leaf(path: Path) -> Examples:
     except (ValueError, KeyError, TypeError) as error:
         raise files.damage_error(path, f"{type(error).__name__}: {error}") from error
     return Examples(np.concatenate(x).reshape(-1, 1, SIDE, SIDE), np.concatenate(y))
-
-
-def _check_background(train: Examples, place: Path) -> None:
-    """Raise DataError unless most pixels at the edges of the images are bright."""
-    rim = np.concatenate([train.x[..., [0, -1], :].ravel(), train.x[..., [0, -1]].ravel()])
-    if np.mean(rim > 127) < 0.5:
-        raise DataError(
-            f"{place}: the images are light on a dark background, while FEMNIST's are black (0) on white (1). "
-            "Invert them when the files are made; data.invert turns them back for training"
-        )

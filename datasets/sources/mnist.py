@@ -45,13 +45,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     folder = root / "MNIST" / "raw"
     missing = [name for name in MD5 if not any((folder / f"{name}{suffix}").is_file() for suffix in ("", ".gz"))]
     if missing:
-
-        def fetch() -> None:
-            from torchvision.datasets import MNIST
-
-            MNIST(root, download=True)
-
-        files.download("MNIST", fetch, f"{', '.join(missing)} (or .gz) in {folder}", REMEDY, download)
+        sought = f"{', '.join(missing)} (or .gz) in {folder}"
+        files.download("MNIST", lambda: files.torchvision("MNIST", root), sought, REMEDY, download)
     x, y, test_x, test_y = (_read(folder / name, *sums) for name, sums in MD5.items())
     parts = ((x, y), (test_x, test_y))
     train, test = (Examples(images[:, None], labels.astype(np.int64)) for images, labels in parts)

@@ -87,23 +87,30 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     A client without examples is detected here only with `generator: numpy` and if all training examples go to the
     clients; otherwise, `partition` detects it.
     """
-    found = problems(config, data_config) + _too_few_for_test(config, data_config, source)
-    if found:
-        return found
-    least = config.min_size if config.algorithm == "fedml" else 1
-    shared = isinstance(data_config, SharedTestConfig)
-    available = len(source.train) - (_shadow_size(data_config) if shared else 0)
-    if data_config.clients * least > available:
-        return [
+    sentences = problems(config, data_config)
+    least, shadow = config.min_size if config.algorithm == "fedml" else 1, _shadow_size(data_config)
+    shared, tests = isinstance(data_config, SharedTestConfig), len(source.test)
+    if isinstance(data_config, SharedTestConfig):
+        sentences += roles.shortages(_single(data_config), source)
+    elif (validation := data_config.validation_count(held_out := tests - shadow - config.nonmember_size)) >= held_out:
+        key = "data.split.nonmember_size" if shadow < tests else "data.shadow_size"
+        besides = f", besides {validation} for validation," if validation else ""
+        sentences.append(
+            f"{key}: {shadow} examples for the shadow set and {config.nonmember_size} non-members{besides} leave none of the "
+            f"{tests} test examples of {source.name} to measure accuracy on"
+        )
+    available = len(source.train) - (shadow if shared else 0)
+    if not sentences and data_config.clients * least > available:
+        sentences.append(
             f"data.clients: {data_config.clients} clients of at least {least} each need more than the {available} "
             f"examples of {source.name} that may be trained on"
-        ]
-    if config.generator == "numpy" and not shared:
+        )
+    if not sentences and config.generator == "numpy" and not shared:
         try:
             _assign(config, data_config, source, lambda purpose: np.random.default_rng(0))
         except DataError as empty:
-            return [str(empty)]
-    return []
+            sentences.append(str(empty))
+    return sentences
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
@@ -227,20 +234,3 @@ def _single(data_config: SharedTestConfig) -> SharedTestConfig:
 def _shadow_size(data_config: SourceConfig) -> int:
     """Return the size of the shadow set, which is part of the published test set or of the training examples."""
     return getattr(data_config, "shadow_size", None) or 0
-
-
-def _too_few_for_test(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
-    """Return what the test set is too small for and, if it is cut off the training examples, the shadow set."""
-    if isinstance(data_config, SharedTestConfig):
-        return roles.shortages(_single(data_config), source)
-    shadow, examples = _shadow_size(data_config), len(source.test)
-    held_out = examples - shadow - config.nonmember_size
-    validation = data_config.validation_count(held_out)
-    if validation < held_out:
-        return []
-    key = "data.split.nonmember_size" if shadow < examples else "data.shadow_size"
-    besides = f", besides {validation} for validation," if validation else ""
-    return [
-        f"{key}: {shadow} examples for the shadow set and {config.nonmember_size} non-members{besides} leave none of the "
-        f"{examples} test examples of {source.name} to measure accuracy on"
-    ]

@@ -183,7 +183,9 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
     counts, images = sizes(profile), len(profile.shape) == 3
     split, why_split = _split(profile, counts)
     environment = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - the text is YAML
-    environment.filters |= {"yaml": _yaml, "wrapped": _wrapped}
+    # Comments are printable, so that no line ends where a reader of YAML does not expect it.
+    wrapped = lambda text, indent: textwrap.wrap(printable(text), WIDEST - indent - 2)  # noqa: E731
+    environment.filters |= {"yaml": _yaml, "wrapped": wrapped}
     return environment.from_string(TEMPLATE).render(
         profile=profile,
         path=path,
@@ -216,11 +218,6 @@ def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
         what = "sub-folder" if profile.source == "image_folder" else f"value of {profile.fields['client']}"
         return "natural", f"each client is one {what}"
     return f"{{{', '.join(fields)}}}", "; ".join(remarks)
-
-
-def _wrapped(text: str, indent: int) -> list[str]:
-    """The lines of a comment: printable, so that none ends where a reader of YAML does not expect it."""
-    return textwrap.wrap(printable(text), WIDEST - indent - 2)
 
 
 def _yaml(value: Any) -> str:
