@@ -48,7 +48,7 @@ def mixtures(federation: Federation) -> np.ndarray:
 def slowly(y: list[int], clients: int, alpha: float, capped: bool) -> list[list[int]]:
     """The recipe word by word, on lists."""
     rng = np.random.default_rng(42)
-    given: list[list[int]] = [[] for _ in range(clients)]
+    taken: list[list[int]] = [[] for _ in range(clients)]
     for label in range(max(y) + 1):
         indices = [i for i, one in enumerate(y) if one == label]
         n = len(indices)
@@ -56,8 +56,8 @@ def slowly(y: list[int], clients: int, alpha: float, capped: bool) -> list[list[
         q = n * rng.dirichlet([alpha] * clients)
         for user in range(clients):
             take = min(len(indices), round(q[user]), n // clients if capped else n)
-            given[user] += [indices.pop(0) for _ in range(take)]
-    return given
+            taken[user] += [indices.pop(0) for _ in range(take)]
+    return taken
 
 
 @pytest.mark.parametrize(("alpha", "algorithm"), PUBLISHED)

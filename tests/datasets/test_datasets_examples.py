@@ -13,28 +13,23 @@ from datasets.source_checks import source_problems
 from datasets.sources import heart, purchase_like, sklearn_table
 from datasets.splits import natural
 from orchestrator.config.run import resolve
-
-
-def streams(purpose: str) -> np.random.Generator:
-    return np.random.default_rng([*purpose.encode()])
+from tests.support.streams import streams
 
 
 @pytest.mark.parametrize(
-    ("table", "rows", "features", "classes"), [("breast_cancer", 569, 30, 2), ("wine", 178, 13, 3), ("iris", 149, 4, 3)]
+    ("table", "sizes"), [("breast_cancer", (569, 30, 2)), ("wine", (178, 13, 3)), ("iris", (149, 4, 3))]
 )
-def test_tables_of_scikit_learn_are_standardized_by_the_servers_examples(
-    table: Any, rows: int, features: int, classes: int
-) -> None:
+def test_tables_of_scikit_learn_are_standardized_by_the_servers_examples(table: Any, sizes: tuple[int, ...]) -> None:
     source = sklearn_table.load(sklearn_table.Config(table=table), Path())
     assert source_problems(source) == []
-    assert (len(source), source.train.x.shape[1], source.classes) == (rows, features, classes)
-    assert abs(len(source.test) / rows - 0.3) < 0.01
-    assert len(np.unique(np.concatenate([source.train.x, source.test.x]), axis=0)) == rows, "no repetition"
+    assert (len(source), source.train.x.shape[1], source.classes) == sizes
+    assert abs(len(source.test) / len(source) - 0.3) < 0.01
+    assert len(np.unique(np.concatenate([source.train.x, source.test.x]), axis=0)) == len(source), "no repetition"
     run = resolve({"rounds": 1, "model": "mlp", "data": {"name": table, "split": {"name": "dirichlet", "alpha": 5.0}}})
     assert run.data.name == "sklearn_table" and run.data.config.table == table
     for statistics in ("server", "all_clients"):
         config = run.data.config.model_copy(update={"statistics": statistics})
-        data = run.split.module.partition(run.split.config, config, sklearn_table.load(config, Path()), streams)
+        data = run.split.module.partition(run.split.config, config, sklearn_table.load(config, Path()), streams())
         whose = data.prepare(data.shadow.x, np.zeros(len(data.shadow))) if statistics == "server" else data.train.x
         np.testing.assert_allclose(whose.mean(axis=0), 0, atol=1e-4 if statistics == "server" else 0.3)
         np.testing.assert_allclose(whose.std(axis=0), 1, atol=1e-4 if statistics == "server" else 0.3)
@@ -81,9 +76,7 @@ def test_every_hospital_is_a_client_and_missing_values_are_imputed(tmp_path: Pat
     assert len(set(chol[source.subjects == 2].tolist())) == 1, "no cholesterol was measured there"
     y = np.concatenate([source.train.y, source.test.y])
     assert np.bincount(y).tolist() == [16, 64]
-    config = heart.Config(shadow_size=10)
-    federation = natural.partition(natural.Config(), config, source, streams)
-    assert federation.clients == 4
+    assert natural.partition(natural.Config(), heart.Config(shadow_size=10), source, streams()).clients == 4
 
 
 def test_hospitals_that_are_not_there_are_said_with_the_remedy(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from datasets.federation import Examples, Source
-from datasets.roles import NOBODY, Roles, assign, shortages
+from datasets.roles import NOBODY, assign, shortages
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 
 
@@ -34,17 +34,6 @@ SHARED = st.builds(
     test_size=optional(1, 30),
     nonmember_size=optional(0, 30),
 )
-HELD_OUT = st.builds(
-    HeldOutConfig,
-    clients=st.integers(1, 12),
-    examples_per_client=optional(1, 30),
-    held_out=st.floats(0.05, 0.95),
-    shadow_size=optional(0, 40),
-)
-
-
-def all_rows(roles: Roles) -> np.ndarray:
-    return np.concatenate([*roles.clients, roles.test, roles.nonmembers, roles.shadow])
 
 
 @settings(deadline=None)
