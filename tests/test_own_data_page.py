@@ -46,7 +46,7 @@ def test_the_first_steps_of_the_page(tmp_path, monkeypatch, capsys):
 def test_the_images_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draw = np.random.default_rng(0)
-    for i in range(120):
+    for i in range(144):
         folder = tmp_path / "pets" / ("anna", "ben")[i % 2] / ("cat", "dog", "owl")[i % 3]
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draw.integers(0, 255, (80, 70, 3), np.uint8)).save(folder / f"{i}.png")

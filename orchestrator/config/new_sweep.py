@@ -19,7 +19,7 @@ from datasets.federation import printable, some
 from datasets.profile import TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
-FEWEST_EXAMPLES = 60  # with fewer, no client has enough to train on once tests and shadow set are taken away
+FEWEST_EXAMPLES = 70  # with fewer, too few are left for clients to train on and for attacks to compare members with
 FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
 FEWEST_OF_A_CLIENT = 5  # to train on, once test part and shadow set are taken away
 SHADOW_SHARE = 0.25  # of the training part

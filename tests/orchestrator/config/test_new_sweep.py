@@ -30,7 +30,7 @@ def profile_of(counts: int | dict[str, int], one_class: tuple[str, ...] = (), **
 
 
 @settings(max_examples=60)
-@given(st.integers(60, 200_000))
+@given(st.integers(70, 200_000))
 def test_partitioned_examples_serve_every_purpose(total):
     profile = profile_of(total)
     chosen = sizes(profile)
