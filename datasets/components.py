@@ -79,7 +79,7 @@ class Config(BaseModel):
         """Return why the field ``name`` is not read; an empty string if it is read."""
         for decider, allowed in _conditions(type(self), name).items():
             value = getattr(self, decider)
-            if not any(value > one.limit if isinstance(one, Above) else value == one for one in allowed):
+            if not any(value > any_of.limit if isinstance(any_of, Above) else value == any_of for any_of in allowed):
                 return f"is read only where {_condition(decider, allowed)}; here it is {value}"
         return ""
 

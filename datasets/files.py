@@ -24,9 +24,9 @@ def read(path: Path, md5: str | None = None) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if md5 is not None and found != md5:
-        raise damage_error(path, f"the MD5 of its {len(content)} bytes is {found}, the published one is {md5}")
+    actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 is not None and actual != md5:
+        raise damage_error(path, f"the MD5 of its {len(content)} bytes is {actual}, the published one is {md5}")
     return content
 
 

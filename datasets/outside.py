@@ -85,7 +85,7 @@ def offer(offers: Mapping[str, tuple[Offer, ...]], places: Iterable[Path] = ()) 
     _own.clear()
     _own.update(offers)
     _reasons.clear()
-    declare([], forgotten={(where, one.name) for where, several in offers.items() for one in several})
+    declare([], forgotten={(where, offered.name) for where, several in offers.items() for offered in several})
 
 
 def declare(declarations: Iterable[Declaration], forgotten: Collection[tuple[str, str]] = ()) -> None:
@@ -140,7 +140,7 @@ def why_not(folder: str, name: str) -> str | None:
 
 def broken(folder: str) -> dict[str, str]:
     """Return what is offered to a slot and cannot be used: by name, the reason as a sentence."""
-    names = {one.name for one in offers(folder)}
+    names = {offered.name for offered in offers(folder)}
     return {name: why for (where, name), why in _reasons.items() if where == room(folder) and name in names}
 
 

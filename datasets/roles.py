@@ -31,7 +31,7 @@ from datasets.transforms import Transform
 
 NOBODY = -1
 NONE = np.empty(0, np.int64)
-Wearing = Callable[[Ints, Ints], tuple[Ints, Ints, NDArray[Any]]]
+TransformsFor = Callable[[Ints, Ints], tuple[Ints, Ints, NDArray[Any]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Roles:
         client_names: tuple[str, ...] = (),
         transform: Transform = "none",
         strengths: tuple[Floats, Floats] | None = None,
-        wearing: Wearing = lambda rows, owner: (rows, owner, np.zeros(len(rows), np.float32)),
+        transforms_for: TransformsFor = lambda rows, owner: (rows, owner, np.zeros(len(rows), np.float32)),
     ) -> Federation:
         """Build the federation, with training and test examples ready for the model: one group, unless more is said.
 
@@ -101,7 +101,7 @@ class Roles:
             transform: what the clients' examples are transformed by.
             strengths: the transform's strength for each client [clients] and for each training example [n train]; None:
                 zero.
-            wearing: returns, for test or validation examples and their owners, the examples [m] that are prepared, whose
+            transforms_for: returns, for test or validation examples and their owners, the examples [m] that are prepared, whose
                 transform each gets, and its strength.
         """
         source, clients = source.fitted(self.shadow), len(self.clients)
@@ -109,7 +109,7 @@ class Roles:
         of_client, of_example = strengths or (np.zeros(clients, np.float32), np.zeros(len(self.owner), np.float32))
 
         def ready(rows: Ints, owner: Ints) -> tuple[Examples, Ints]:
-            rows, owner, amounts = wearing(rows, owner)
+            rows, owner, amounts = transforms_for(rows, owner)
             return prepare.examples(source, rows, amounts), owner
 
         test, test_owner = ready(self.test, self.test_owner)

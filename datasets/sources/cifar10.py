@@ -66,18 +66,13 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         DataError: the data set is absent and cannot be downloaded, or a file is not the published one.
     """
     binary, python = root / "cifar-10-batches-bin", root / "cifar-10-batches-py"
-    missing = [
-        [folder / name for name in names if not (folder / name).is_file()]
-        for folder, names in ((binary, BINARY), (python, PYTHON))
-    ]
+    versions = ((binary, BINARY, parse_binary), (python, PYTHON, parse_python))
+    missing = [[folder / name for name in sums if not (folder / name).is_file()] for folder, sums, _ in versions]
     if all(missing):
         sought = " and for ".join(str(paths[0]) for paths in missing)
         files.download("CIFAR-10", lambda: files.torchvision("CIFAR10", root), sought, REMEDY, download)
-    if not missing[0]:
-        batches = [parse_binary(files.read(binary / name, md5)) for name, md5 in BINARY.items()]
-    else:
-        batches = [parse_python(files.read(python / name, md5)) for name, md5 in PYTHON.items()]
-    *train, test = batches
+    folder, sums, parse = versions[bool(missing[0])]
+    *train, test = (parse(files.read(folder / name, md5)) for name, md5 in sums.items())
     mean, std = NORMALISATIONS[config.normalization]
     return Source("cifar10", 10, joined(train), test, mean=mean, std=std)
 

@@ -96,15 +96,17 @@ class Config(SlotConfig):
 
 def problems(config: Config, data_config: SourceConfig) -> list[str]:
     """Return why no data set could be partitioned as configured, one sentence each."""
-    found = []
+    sentences = []
     if config.preset == "custom" and config.counts is None:
-        found.append("data.split.counts: the preset custom needs a row of numbers for each client, one for each class")
+        sentences.append(
+            "data.split.counts: the preset custom needs a row of numbers for each client, one for each class"
+        )
     clients, rows = data_config.clients, _clients(config)
     if rows not in (None, clients):
-        found.append(f"data.clients: {_origin(config)} describes {rows} clients; got {clients}")
+        sentences.append(f"data.clients: {_origin(config)} describes {rows} clients; got {clients}")
     if config.preset != "shares" and data_config.examples_per_client is not None:
-        found.append("data.examples_per_client: the class counts say how many examples a client has; leave it out")
-    return found
+        sentences.append("data.examples_per_client: the class counts say how many examples a client has; leave it out")
+    return sentences
 
 
 def unread_of_data(config: Config, data_config: SourceConfig) -> dict[str, str]:
@@ -119,14 +121,14 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         too_few += roles.too_few_for_shadow(data_config, source)
     else:
         too_few = roles.shortages(data_config, source)
-    if found := problems(config, data_config) + too_few:
-        return found
+    if sentences := problems(config, data_config) + too_few:
+        return sentences
     counts, place = _asked(config, data_config, source), _origin(config)
     if counts.shape[1] != source.classes:
         return [f"{place}: has counts for {counts.shape[1]} classes, but {source.name} has {source.classes}"]
     reserved, available = _training(data_config, source)
     suffix = f" less the {reserved.sum()} that the server keeps" if reserved.any() else ""
-    found += [
+    sentences += [
         f"{place}: the clients ask for {demand} examples of class {c}, and {source.name} has {available[c]} for them "
         f"(of {len(source.train)} training examples{suffix})"
         for c, demand in enumerate(counts.sum(axis=0))
@@ -137,11 +139,11 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         validation = data_config.validation_count(held_out)
         if not validation < held_out < total:
             besides = f", besides {validation} for validation (data.validation_share)" if validation else ""
-            found.append(
+            sentences.append(
                 f"data.split.test_share: of {total} examples of client {i}, {share:g} leaves {total - held_out} to train on "
                 f"and {held_out - validation} to test on{besides}; each must be at least 1"
             )
-    return found
+    return sentences
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:

@@ -73,12 +73,14 @@ class Config(SlotConfig):
 
 def problems(config: Config, data_config: SourceConfig) -> list[str]:
     """Return what is wrong with the configuration alone, one sentence each."""
-    found = []
+    sentences = []
     if config.generator == "numpy" and data_config.split_seed is None:
-        found.append("data.split_seed: must be given where data.split.generator is numpy; the released code uses 42")
+        sentences.append(
+            "data.split_seed: must be given where data.split.generator is numpy; the released code uses 42"
+        )
     if config.nonmember_size and isinstance(data_config, SharedTestConfig):
-        found.append("data.split.nonmember_size: this data set has data.nonmember_size; set that one")
-    return found
+        sentences.append("data.split.nonmember_size: this data set has data.nonmember_size; set that one")
+    return sentences
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:

@@ -88,10 +88,10 @@ def problems(config: Config, data_config: SourceConfig) -> list[str]:
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
     """Return why ``source`` cannot be partitioned as configured, one sentence each, those of `problems` included."""
-    found = problems(config, data_config)
+    sentences = problems(config, data_config)
     if config.transform != "none" and source.train.x.ndim != 4:
-        found.append(f"data.split.transform: {config.transform} is for images, and {source.name} has none")
-    return found + roles.shortages(data_config, source)
+        sentences.append(f"data.split.transform: {config.transform} is for images, and {source.name} has none")
+    return sentences + roles.shortages(data_config, source)
 
 
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
@@ -102,7 +102,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     strengths, example_strengths = _strengths(config, groups, assigned.owner, rng_for("strengths"))
     owning, placing = rng_for("test_owners"), rng_for("test_strengths")
 
-    def wearing(rows: Ints, owner: Ints) -> tuple[Ints, Ints, Floats]:
+    def transforms_for(rows: Ints, owner: Ints) -> tuple[Ints, Ints, Floats]:
         """Give examples the transforms of their owners; those of nobody, once for each group, of clients that are drawn."""
         if len(rows) and (owner == roles.NOBODY).all():
             owners = []
@@ -120,7 +120,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         GROUP_NAMES,
         transform=config.transform,
         strengths=(strengths, example_strengths),
-        wearing=wearing,
+        transforms_for=transforms_for,
     )
 
 

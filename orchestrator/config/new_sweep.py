@@ -23,7 +23,7 @@ FEWEST_EXAMPLES = 70  # with fewer, too few are left for clients to train on and
 FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
 FEWEST_OF_A_CLIENT = 5  # to train on, once test part and shadow set are taken away
 SHADOW_SHARE = 0.25  # of the training part
-EACH = 30  # examples of a client, at least, where they are dealt
+EACH = 30  # examples of a client, at least, where the data name no clients
 MOST_CLIENTS = 20
 MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that overfit as in practice
 MOST_TESTS = 2000
@@ -76,7 +76,7 @@ def sizes(profile: Profile) -> Sizes:
             raise ValueError(
                 f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
                 "and shadow set are taken away; two such clients are needed at least. Without --client the examples are "
-                "dealt to clients"
+                "partitioned among clients"
             )
         total = round((train + test)[enough].mean() * clients)
     if total < FEWEST_EXAMPLES:

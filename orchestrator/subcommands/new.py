@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", metavar="COLUMN", help="the column with the class; of arrays, the array (default: y)"
     )
-    parser.add_argument("--client", metavar="COLUMN", help="the column that says whose it is (default: they are dealt)")
+    parser.add_argument("--client", metavar="COLUMN", help="the column that says whose it is (default: nobody)")
     parser.add_argument("--group", metavar="COLUMN", help="the column with the client's group")
     parser.add_argument(
         "--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient"
