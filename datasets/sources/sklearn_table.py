@@ -26,11 +26,7 @@ from datasets.sources import _own_files as own
 LABEL = "scikit-learn's tables"
 FILES = {"breast_cancer": "breast_cancer.csv", "wine": "wine_data.csv", "iris": "iris.csv"}
 TEST_SHARE = 0.3
-PRESETS = {
-    "breast_cancer": Preset("breast cancer", {"table": "breast_cancer"}),
-    "wine": Preset("wine", {"table": "wine"}),
-    "iris": Preset("iris", {"table": "iris"}),
-}
+PRESETS = {table: Preset(table.replace("_", " "), {"table": table}) for table in FILES}
 
 
 class Config(StatisticsConfig):

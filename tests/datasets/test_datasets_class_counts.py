@@ -71,6 +71,8 @@ def test_a_small_table_by_hand():
     assert by_class(federation.shadow.y) == [2, 1, 3]
     assert federation.group_names == ("all",) and federation.groups.tolist() == [0, 0]
     assert federation.offsets.tolist() == [0, 6, 33]
+    one_row = dealt(Config(preset="custom", counts=(5, 0, 5), test_share=0.4), HELD_OUT)  # for every client
+    assert [all_of(one_row, i) for i in (0, 1)] == [[5, 0, 5]] * 2 and one_row.sizes.tolist() == [6, 6]
 
 
 def test_a_shared_test_set_keeps_the_sizes_that_the_data_set_names():
@@ -81,12 +83,6 @@ def test_a_shared_test_set_keeps_the_sizes_that_the_data_set_names():
     assert max(numbers(federation.shadow)) < 60 <= min(numbers(federation.nonmembers))
     assert all_of(federation, 0) == [14, 6, 20] and all_of(federation, 1) == [3, 2, 5]
     assert (federation.test_owner == 0).sum() == 8  # a fifth, where the data set has no held_out
-
-
-def test_a_single_row_is_for_every_client_and_a_share_may_be_given():
-    federation = dealt(Config(preset="custom", counts=(5, 0, 5), test_share=0.4), HELD_OUT)
-    assert [all_of(federation, i) for i in (0, 1)] == [[5, 0, 5]] * 2
-    assert federation.sizes.tolist() == [6, 6]
 
 
 def test_examples_per_client_is_a_mean_where_sizes_follow_shares():

@@ -64,14 +64,6 @@ def test_har():
     np.testing.assert_array_equal(np.bincount(federation.test_owner), np.ceil(0.2 * kept))
 
 
-def test_har_as_zhao_et_al_word_it():
-    chosen, root, source = real(har, clients=30)
-    fold = dealt(chosen, root, subjects, activity_sample=False, holdout="fold", fold=2)
-    assert fold.clients == 30 and len(fold.shadow) == len(fold.nonmembers) == 0
-    np.testing.assert_array_equal(fold.sizes + np.bincount(fold.test_owner), np.bincount(source.subjects)[1:])
-    assert len(fold.test) == pytest.approx(10_299 / 5, abs=30)
-
-
 def test_femnist():
     chosen, root, source = real(femnist, clients=20, shadow_size=2_000)
     assert source.classes == 62 and source.train.y.max() == 61

@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from datasets.federation import DataError, Source
 from datasets.sources import table
@@ -130,20 +128,11 @@ def test_every_kind_of_file_gives_the_same_source(tmp_path: Path) -> None:
     assert same(read(tmp_path, body, columns=tuple(head.split(","))), expected)
 
 
-@settings(max_examples=25, deadline=None)
-@given(order=st.permutations(range(6)))
-def test_the_order_of_the_rows_changes_the_order_of_the_examples_alone(
-    order: list[int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("rows")
+def test_the_order_of_the_rows_changes_the_order_of_the_examples_alone(tmp_path: Path) -> None:
     head, *rows = SMALL.splitlines()
-    shuffled = read(folder, "\n".join([head, *(rows[i] for i in order)]) + "\n")
-    plain = read(folder)
-
-    def bag(source: Source) -> list[list[float]]:
-        return sorted([*np.round(x, 5).tolist(), float(y)] for x, y in zip(source.train.x, source.train.y, strict=True))
-
-    assert bag(shuffled) == bag(plain)
+    plain, turned = read(tmp_path), read(tmp_path, "\n".join([head, *rows[::-1]]) + "\n")
+    np.testing.assert_allclose(turned.train.x[::-1], plain.train.x, rtol=1e-6)
+    assert turned.train.y[::-1].tolist() == plain.train.y.tolist()
 
 
 def test_the_drawn_test_part_has_its_share_of_every_client_and_class_and_is_always_the_same(tmp_path: Path) -> None:
@@ -186,8 +175,6 @@ SAME = ("", "")
     ("change", "fields", "said"),
     [
         (SAME, {"label": ""}, "data.label: is missing; it is the column with the class. t.csv has the columns id"),
-        (SAME, {"label": "zzz"}, "has no column 'zzz'. t.csv has the columns id, age, sex, smokes, who, part, sick"),
-        (SAME, {"drop": ("idd",)}, "data.drop: t.csv has no column 'idd'. Did you mean 'id'?"),
         (SAME, {"label": "who"}, "label, client, group, part and subject must be different columns"),
         (SAME, {"features": ("age", "sick")}, "data.features: 'sick' is already the label, client, group, part or subj"),
         (SAME, {"client": None, "group": "who"}, "data.group: is the group of a client"),
@@ -199,7 +186,6 @@ SAME = ("", "")
         (("b,test", "b,later"), {}, "data.part: column 'part' has 'later' in row 5; train and test are allowed"),
         ((",test,", ",train,"), {}, "data.part: column 'part' has no test example"),
         (("who", "age"), {"client": None}, "has two columns of the name 'age'"),
-        (("p3,30,m", "p3,30"), {}, "cannot be read: CSV parse error: Expected 7 columns, got 6"),
         ((",", ";"), {}, "data.delimiter: "),
     ],
 )  # fmt: skip
@@ -243,10 +229,8 @@ def test_names_and_numbers_of_rows_and_times_are_no_features(tmp_path: Path, cel
     rows = [f"{cell.format(i=i, day=i % 28 + 1)},{i % 7},{i % 2},{3 * i}" for i in range(140)]
     fields = {"part": None, "drop": ("many",), "client": None}
     assert said in refused(tmp_path, "\n".join(["n,v,sick,many", *rows]), **fields)
-    labels = {"label": "many", "features": ("v",)}
-    assert "140 distinct values in 140 rows" in refused(
-        tmp_path, "\n".join(["n,v,sick,many", *rows]), **fields | labels
-    )
+    fields |= {"label": "many", "features": ("v",)}
+    assert "140 distinct values in 140 rows" in refused(tmp_path, "\n".join(["n,v,sick,many", *rows]), **fields)
 
 
 def test_a_group_is_that_of_its_client(tmp_path: Path) -> None:

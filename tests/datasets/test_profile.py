@@ -128,11 +128,8 @@ def test_a_column_of_codes_is_a_category_and_a_slip_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "options", "sentence"),
     [
-        ({}, {"label": "outcom"}, r"--label: patients.csv has no column 'outcom'. Did you mean 'outcome'\?"),
-        ({}, {"label": None}, "--label: is missing; it is the column with the class. patients.csv has the columns"),
         ({}, {"client": "hospitals"}, r"--client: .* Did you mean 'hospital'\?"),
         ({}, {"client": "hospital", "group": "x"}, "--group: patients.csv has no column 'x'. patients.csv has the col"),
-        ({}, {"label": "age"}, "--label: column 'age' is continuous: row 1 has 20.5"),
         ({"outcome": [None, "ill", "well"] * 16}, {}, "--label: .* 16 missing values, .* row 1; .* --drop-unlabeled"),
         ({}, {"layout": "class"}, "--layout: is not for table"),
     ],
