@@ -78,12 +78,6 @@ def test_dp_sgd_states_both_guarantees() -> None:
     assert f"guarantee for a client: {UNPROTECTED}" in shown and f"guarantee for an example: {PROTECTED}" in shown
 
 
-def test_settings_with_the_same_guarantee_share_a_line_and_epsilons_are_of_one_trial() -> None:
-    trials = [trial("global_dp", lr=lr) | {"training.lr": lr} for lr in (0.1, 0.2)]
-    assert guarantee_lines(read(trials, ("training.lr",))) == [f"guarantee for a client: {PROTECTED}"]
-    assert len(guarantee_lines(read([one | {"epsilon": 3.0} for one in trials], ("training.lr",)))) == 2
-
-
 def test_trials_with_secret_noise_are_counted_in_the_summary_and_on_the_terminal() -> None:
     again = "resumed after round 2: the noise until then is in the saved models, the noise since then is fresh"
     notes = (SECRET_NOISE, f"{SECRET_NOISE}; {again}")

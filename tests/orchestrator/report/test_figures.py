@@ -249,17 +249,6 @@ def test_a_panel_that_is_always_nought_is_left_out_and_panels_of_one_kind_share_
     assert len({ax.get_ylim() for ax in figure("accuracy", arranged(table)).axes}) == 1
 
 
-def test_strategies_are_positions_and_kinds_of_privacy_colors(tmp_path: Path) -> None:
-    arr = read(write_metric(tmp_path / "s", METRIC | {"aggregation.name": ["fedavg", "fedyogi"]}))
-    top = figure("accuracy", arr).axes[1]
-    by_color = {bar[0].get_color(): np.asarray(bar[0].get_ydata()) for bar in top.containers}
-    assert set(by_color) == {arr.look((kind,))["color"] for kind in ("none", "global_dp", "metric_privacy")}
-    cell = arr.cell((), ("fedyogi",), ("metric_privacy",))
-    assert by_color[arr.look(("metric_privacy",))["color"]][1] == pytest.approx(
-        cell.estimate("aggregated_accuracy").mean
-    )
-
-
 def test_violations_stand_beside_their_value_by_chance(tmp_path: Path) -> None:
     arr = read(write_grouped(tmp_path / "s"))
     everyone, *_ = figure("violations", arr).axes

@@ -14,7 +14,6 @@ from matplotlib.colors import to_hex
 
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.attacks import RED, audit, step
-from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.risks import risks
 from orchestrator.report.statistics import estimate
 from orchestrator.report.vocabulary import GROUP_COLORS
@@ -83,13 +82,6 @@ def test_marks_at_the_same_place_are_all_seen_and_a_mean_has_its_intervals() -> 
     assert ends == sorted(round(2 * estimate(list(values)).half, 6) for values in zip(*known, strict=True))
 
 
-def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
-    table = [{"seed": seed, "accuracy": 0.8 + seed / 10, "mia_accuracy_global": 0.6} for seed in (0, 1)]
-    (ax,) = figure("trade_off", arranged(table)).axes
-    assert single(ax) == [pytest.approx((0.8, 0.6)), pytest.approx((0.9, 0.6))]
-    assert means(ax) == single(ax, pale=True) == []
-
-
 @pytest.mark.parametrize(
     ("measured", "shown"),
     [
@@ -117,11 +109,6 @@ def test_fewer_than_three_seeds_are_points_without_a_mean() -> None:
 )
 def test_the_axis_of_risk_is_what_the_sweep_measured(measured: dict[str, float], shown: list[tuple[str, ...]]) -> None:
     assert risks(arranged([{"accuracy": 0.9} | measured]).results) == shown
-
-
-def test_without_an_accuracy_or_an_attack_there_is_no_trade_off() -> None:
-    assert catalog()["trade_off"](arranged([{"mia_accuracy_worst": 0.6}])) is None
-    assert catalog()["trade_off"](arranged([{"accuracy": 0.6}])) is None
 
 
 def test_panels_of_one_risk_share_their_scale_and_pairs_of_components_their_names(tmp_path: Path) -> None:
@@ -211,14 +198,6 @@ def test_an_attack_on_replicas_has_a_panel_for_them_and_a_curve_beside_the_other
     assert (false.min(), true[0], true[-1]) == (pytest.approx(0.1), pytest.approx(0.5), 1)  # of one all, of one nobody
 
 
-@pytest.mark.parametrize(("clusters", "several"), [(1, False), (2, True)])
-def test_the_run_is_a_model_if_it_has_one_only(tmp_path: Path, clusters: int, several: bool) -> None:
-    of_run = scores([2.0, 0.5], [1.0] * 10, attack="calibrated_mia").assign(target="run")  # no other attack left scores
-    config = {"rounds": 10, "data": {"clients": 12}, "clustering": {"name": "ifca", "clusters": clusters}}
-    (ax,) = roc(tmp_path / "s", of_run, config=config)
-    assert ("all models" in ax.get_title()) == several
-
-
 def test_an_attack_that_cannot_be_judged_has_no_curve(tmp_path: Path) -> None:
     for i, table in enumerate((scores([1.0], []), scores([float("nan")], [1.0]), scores([1.0], [0.0])[:0])):
         with pytest.raises(AssertionError):
@@ -260,15 +239,6 @@ def test_clients_are_colored_by_group_and_averaged_by_rank_in_it(grouped: Arrang
         assert to_hex(bars[0].get_color()).upper() == GROUP_COLORS[group]
     assert dashed(ax) == [0.5]
     assert dashed(ax, ":") == [pytest.approx(cell.estimate("risk_worst_client_null").mean)]
-
-
-def test_one_group_has_the_methods_color_and_clients_that_are_dealt_anew_no_names(alone: Arrangement) -> None:
-    one = figure("clients_exposed_risk", alone)
-    for ax, hue in zip(one.axes, alone.hues, strict=True):
-        (bars,) = ax.containers
-        assert to_hex(bars[0].get_color()).upper() == alone.look(hue)["color"].upper()
-        assert ax.get_xticks().tolist() == []
-    assert "minority" not in texts(one)
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 2), (2, 2, 2)])

@@ -86,23 +86,6 @@ def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_t
     assert not {path.name for path in (folder / "report").iterdir()} & set(TABLES[2:])
 
 
-def test_one_seed_gives_a_report_without_a_single_interval(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", SWEEP | {"seed": [0]})
-    write_report(folder)
-    for name in ("summary.md", "published.md"):
-        rows = [line for line in (folder / "report" / name).read_text().splitlines() if line.startswith("|")]
-        assert len(rows) > 4
-        assert not any("±" in line for line in rows)
-    page = (folder / "report" / "differences.md").read_text()
-    assert "No comparison has three pairs." in page
-    assert "| IFCA-MIR | IFCA | the whole sweep | violations | lower |" in page
-
-
-def test_a_seed_that_one_method_lacks_is_named_in_the_report(folder: Path, files: list[Path]) -> None:
-    page = (folder / "report" / "differences.md").read_text()
-    assert "- IFCA-MIR against IFCA: seed 1." in page
-
-
 def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(NoResultsError):
         write_report(tmp_path)

@@ -59,11 +59,6 @@ def test_two_pairs_are_printed_as_they_are() -> None:
     assert "| -0.010, -0.020 |  | 2 |  |  |" in differences_markdown(found(*pairs(few)), [one])
 
 
-def test_one_seed_is_one_difference() -> None:
-    one = only(contrasts(found(*pairs({name: values[:1] for name, values in THREE.items()}))))
-    assert (one.difference.n, one.difference.values) == (1, pytest.approx((-0.01,)))
-
-
 def test_a_repetition_without_its_partner_is_named_and_left_out() -> None:
     table = [
         *pairs(THREE),
@@ -92,18 +87,6 @@ def test_pairs_share_deal_and_seed_and_pairs_of_one_deal_are_averaged() -> None:
     assert one.difference.values == pytest.approx((0.03, 0.05, 0.07))
     lost = [t for t in crossed if not (t["clustering.name"] == "ifca" and t["seed"] == 2 and t["data.split_seed"] == 3)]
     assert only(contrasts(found(*lost, swept=(*SWEPT, "data.split_seed")))).left_out == ("partition 3, seed 2",)
-
-
-def test_all_other_swept_keys_are_equal() -> None:
-    ratios = [
-        trial(name, seed, data__split__minority_ratio=ratio, accuracy=ratio + 0.1 * (name == "ifca_mir"))
-        for name in ("ifca", "ifca_mir")
-        for ratio in (0.1, 0.3)
-        for seed in range(3)
-    ]
-    found_here = contrasts(found(*ratios))
-    assert [one.setting for one in found_here] == ["minority ratio 0.1", "minority ratio 0.3"]
-    assert [one.difference.mean for one in found_here] == pytest.approx([0.1, 0.1])
 
 
 def test_the_slots_default_is_the_baseline_and_fields_that_it_lacks_belong_to_the_method() -> None:
@@ -152,18 +135,9 @@ def test_compared_metrics_come_from_the_tables_and_not_from_a_papers_list() -> N
     assert compared_metrics(found(trial("none", 0, accuracy=0.5, eod=0.1, eod_null=0.1))) == ["accuracy", "eod"]
 
 
-def test_a_metric_that_only_one_of_two_methods_has_is_not_compared() -> None:
-    table = [one | ({"sia_mean": 0.3} if one["clustering.name"] == "ifca" else {}) for one in pairs(THREE)]
-    assert [one.metric for one in contrasts(found(*table))] == ["accuracy"]
-
-
 def test_a_method_of_which_every_trial_was_lost_is_named() -> None:
     table = pairs({"ifca": THREE["ifca"]}) + [trial("ifca_mir", s, "failed", accuracy=None) for s in range(3)]
     one = only(contrasts(found(*table)))
     assert one.difference.n == 0
     assert one.left_out == ("seed 0", "seed 1", "seed 2")
     assert "No comparison has three pairs." in differences_markdown(found(*table), [one])
-
-
-def test_a_sweep_of_one_method_has_no_comparison() -> None:
-    assert contrasts(found(*pairs({"ifca": (0.1, 0.2)}))) == []

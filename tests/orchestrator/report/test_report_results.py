@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.report import NoResultsError
-from orchestrator.report.data import Results, counts, lookup, read_results, results, rows
+from orchestrator.report.data import Results, lookup, read_results, results, rows
 from orchestrator.results.log import Log
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep as write_manifest
@@ -76,11 +76,6 @@ def test_lists_of_attacks_are_told_by_the_attacks_fields() -> None:
     assert found.keys == ("attacks.shadow_mia.shadows",)
 
 
-def test_json_text_is_read_as_the_value_it_spells() -> None:
-    table = rows([{"id": "t", "status": "finished", "data.split.minority": "[0, 9]"}])
-    assert results(Path("made_up"), table, (), {}).settings[0].values == ([0, 9],)
-
-
 def test_whole_slots_as_json_text_need_no_resolved_run() -> None:
     splits = ('{"name": "groups", "minority": [0, 20]}', '{"name": "groups", "minority": [0, 25]}')
     table = [{"id": str(i), "status": "unfinished", "data.split": split} for i, split in enumerate(splits)]
@@ -95,16 +90,6 @@ def test_a_list_of_components_is_entered_by_name_or_position() -> None:
     assert lookup(config, "attacks.lira.every") is None
     assert lookup(config, "rounds.deeper") is None
     assert lookup(None, "rounds") is None
-
-
-def test_trials_are_counted_by_status_and_none_is_dropped() -> None:
-    statuses = ("failed", "finished", None, "finished", "lost")
-    assert counts([{"status": status} for status in statuses]) == {
-        "finished": 2,
-        "failed": 1,
-        "unfinished": 1,
-        "lost": 1,
-    }
 
 
 def test_a_round_that_was_run_again_counts_once(tmp_path: Path) -> None:

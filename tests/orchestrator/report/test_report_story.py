@@ -12,7 +12,6 @@ import pytest
 import datasets
 from orchestrator.config.run import resolve
 from orchestrator.report.data import Results, read_results, results, rows
-from orchestrator.report.frame import HEADLINE, contrasts
 from orchestrator.report.statistics import estimate
 from orchestrator.report.story import SIDES, command, story
 from orchestrator.results.paths import Folder
@@ -107,15 +106,6 @@ def test_without_a_risk_the_headline_has_attacks_epsilon_and_accuracy(
     assert [one for one in words if one not in found] == []
 
 
-def test_a_planted_difference_is_among_the_findings_with_its_size() -> None:
-    results_ = planted(ifca=around(0.63), ifca_mir=around(0.55, 0.001, -0.001, 0.002, -0.002, 0.0))
-    accuracy = {"ifca": lambda seed: 0.8, "ifca_mir": lambda seed: 0.7 + (seed - 2) / 1000}
-    table = [dict(trial, accuracy=accuracy[trial["clustering.name"]](trial["seed"])) for trial in results_.trials]
-    found = story(results(Path("made_up"), table, ("clustering.name", "seed"), {}))
-    lines = [line for line in found.findings if line.startswith("IFCA-MIR against IFCA")]
-    assert any("accuracy lower by 0.100 (0.098 to 0.102) (worse); 5 pairs, p < 0.001" in line for line in lines)
-
-
 RISK = {"attack": "risk", "round": 9, "target": "global", "metric": "balanced_accuracy", "low": 0.57, "high": 0.66}
 
 
@@ -158,13 +148,6 @@ def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothin
     )
 
 
-def test_a_tuned_sweep_says_how_it_was_chosen(tmp_path: Path) -> None:
-    (tmp_path / "sweep.yaml").write_text("name: x\nbase: {}\ntune: {metric: accuracy, mode: max, search: optuna}\n")
-    made = planted(ifca=around(0.63))
-    found = story(results(tmp_path, list(made.trials), ("clustering.name", "seed"), {}))
-    assert any("chosen on the reported test set" in line for line in found.limits)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -184,31 +167,6 @@ def test_the_command_has_the_overrides_quoted() -> None:
     assert (
         command("name: x\n# --set base.model={name: mlp}\n") == "fedpriv run sweep.yaml --set 'base.model={name: mlp}'"
     )
-
-
-def test_a_large_cost_in_accuracy_over_three_pairs_is_significant_beside_many_other_metrics() -> None:
-    """Accuracy 0.785 against 0.605: with Holm over all of a sweep's tests, three pairs never showed any difference."""
-    accuracy = {"local_sgd": (0.780, 0.785, 0.790), "dp_sgd": (0.565, 0.605, 0.645)}
-    others = ("sia_mean", "eod", "sia_cov", "sia_fi", "test_accuracy", "f1_macro")
-    table = [
-        {"id": f"{name}{rate}{seed}", "status": "finished", "seed": seed, "training.name": name, "training.lr": rate}
-        | {"accuracy": values[seed]}
-        | {
-            other: 0.3 + (3 * seed + 5 * (name == "dp_sgd") * (seed + place)) % 7 / 100
-            for place, other in enumerate(others)
-        }
-        for name, values in accuracy.items()
-        for rate in (0.1, 0.2, 0.3)
-        for seed in range(3)
-    ]
-    made = results(Path("made_up"), rows(table), ("training.name", "training.lr", "seed"), {})
-    compared = contrasts(made)
-    costs = [one for one in compared if one.metric == "accuracy"]
-    assert len(costs) == 3 and min(one.p for one in costs) * len(compared) > 0.05
-    assert all((one.family, one.tests) == (HEADLINE, 2) and one.significant for one in costs)
-    lines = [line for line in story(made).findings if " against " in line]
-    assert all("accuracy lower by 0.180" in line and "(worse)" in line for line in lines[:3])
-    assert all("SIA" in line and "not significant" in line for line in lines[3:])
 
 
 # Clients that the data name, such as hospitals, are told by name to whoever reads who is exposed

@@ -16,7 +16,7 @@ from orchestrator.report.data import Results, plain, read_results, results, rows
 from orchestrator.report.frame import COLUMNS, contrasts, tidy
 from orchestrator.report.summary import attacks_markdown, escape, markdown_table, summary_markdown
 from orchestrator.report.terminal import summary_table
-from tests.support.synthetic_results import judged, write_alone, write_finp, write_metric
+from tests.support.synthetic_results import write_alone, write_finp, write_metric
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
 
@@ -119,11 +119,6 @@ def test_values_by_chance_stand_beside_the_means() -> None:
     assert frame.loc["violations", "chance"] == frame.loc["violations_null", "value"] == pytest.approx(1.4)
 
 
-def test_the_order_of_the_trials_does_not_change_a_byte() -> None:
-    shuffled = [THREE[i] for i in (2, 0, 1)]
-    assert tidy(read(shuffled)).equals(tidy(read(THREE))) and summary(shuffled) == summary(THREE)
-
-
 def test_a_reader_is_told_which_adversary_a_number_belongs_to() -> None:
     """One line for all settings if they have the same attacks; otherwise each is said with its settings."""
     both = seeds("ifca", 0.9, 0.9, 0.9, attacks="sia,shadow_mia,client_mia")
@@ -153,13 +148,6 @@ def test_what_is_missing_is_a_dash_a_count_or_a_line_of_its_own() -> None:
     )
     page = summary([trial("t", "ifca", 0.1, 0, surprise_level=1.5, note="text is no metric")])
     assert "## Other" in page and "| surprise level |" in page and "no metric" not in page
-
-
-def test_a_family_of_many_metrics_has_several_tables() -> None:
-    names = [f"calibrated_{name}_auc" for name in "abcdefghij"]
-    page = summary([trial(f"t{i}", "ifca", i / 10, 0, **dict.fromkeys(names, 0.7)) for i in range(9)])
-    assert max(line.count("|") for line in page.splitlines()) <= 12
-    assert all(name.replace("_", " ") in page.replace("_", " ") for name in names)
 
 
 @pytest.mark.parametrize(
@@ -260,22 +248,6 @@ def test_a_protected_federation_shows_accuracies_noise_and_inference(metric: Res
     assert "epsilon: for one client and one model at delta 0.00001" in flat(page)
     said = summary_markdown(metric)
     assert "## Noise and its account" in said and "loss of the target (nats)" in said and "## Other" not in said
-
-
-def test_what_every_run_measures_changes_nothing_where_there_is_more() -> None:
-    more = [one | {key: value for key, value in judged(0.9).items() if key not in GROUPED} for one in grouped()]
-    assert [printed(more, width) for width in (60, 100, 220)] == [printed(grouped(), width) for width in (60, 100, 220)]
-    page = printed([{"id": "t", "status": "finished", "seed": 0, **judged(0.9)}], 100, ())
-    assert sorted(head(page).split()) == ["/", "accuracy", "round", "seconds"]
-
-
-def test_the_caption_explains_no_column_that_is_not_shown() -> None:
-    def caption(**metrics: float) -> str:
-        return flat(printed([{"id": "t", "status": "finished", "seed": 0, **metrics}], 140, ()).split("──\n")[1])
-
-    assert "MIA: " not in caption(accuracy_minority=0.9, mia_tpr_at_1_fpr_worst=0.1)
-    assert "MIA: " in caption(accuracy=0.9, mia_accuracy_worst=0.6)
-    assert "AUC" not in caption(cia_difference=0.1)
 
 
 # The table of attacks

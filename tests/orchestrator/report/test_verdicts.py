@@ -260,12 +260,6 @@ def test_the_page_of_verdicts_is_what_the_command_makes(
     assert (tmp_path / "verdicts.png").stat().st_size > 10_000
 
 
-def test_a_sweep_without_any_trial_of_a_claim(grouped: Arrangement) -> None:
-    trials, _ = read_trials([grouped.results.folder])
-    assert trials and all(set(one.readings.values()) == {rule.NOT_TESTED} for one in rule.verdicts(trials))
-    assert rule.forest(rule.verdicts(trials)) is None
-
-
 @pytest.fixture(scope="module")
 def har() -> Results:
     """The measured trials of FinP on UCI HAR, as the results of their sweep."""

@@ -1,18 +1,78 @@
-"""The statistics of paired repetitions, against simulations, slow versions and numbers worked out by hand."""
+"""Means, intervals, paired tests and printed bounds, against simulations, slow versions and numbers worked out by hand."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
+from orchestrator.metric_names import metric
+from orchestrator.report.data import Setting
 from orchestrator.report.statistics import (
     SIGNIFICANT,
+    claims,
     estimate,
     holm,
     least_significant,
+    limits,
+    number,
     paired_test,
 )
+
+
+def test_three_values_have_students_interval_and_fewer_are_shown_themselves() -> None:
+    # s = 0.1 and t(0.975, 2) = 4.302653, so half = 4.302653 * 0.1 / sqrt(3) = 0.2484138
+    three, two, none = estimate([0.7, 0.8, 0.9]), estimate([0.81, 0.84]), estimate([])
+    assert (three.low, three.high) == pytest.approx((0.5515862, 1.0484138), abs=1e-7)
+    assert (two.shown(2), none.shown(3), none.parts(3)) == (("0.81, 0.84", ""), ("", ""), ("", ""))
+    assert all(map(math.isnan, (two.half, two.low, two.high, none.mean, none.half)))
+    assert estimate([2.0, 2.0, 2.0]).half == 0 and estimate([-0.0001]).parts(3) == ("0.000", "")
+    endless = estimate([math.inf, 1.0, 2.0])  # an epsilon without noise
+    assert endless.mean == math.inf and math.isnan(endless.half)
+
+
+def test_an_interval_ends_where_values_end() -> None:
+    high = estimate([0.7, 0.8, 0.9], (0, 1))  # 0.8 ± 0.248
+    assert high.shown(3) == ("0.800", "(0.552 to 1.000)")
+    assert estimate([0.7, 0.8, 1.9], (0, 1)).high > 1, "such a metric is no rate after all"
+    for name in ("epsilon_audit", "sia_cov", "whitebox_cov", "validation_loss", "distance", "seconds_per_round"):
+        assert limits(metric(name)) == (0, math.inf)
+    for name in ("accuracy", "sia_fi", "fedmia_fi", "eod", "calibrated_fpr_set_to_1_fpr", "calibrated_auc_low"):
+        assert limits(metric(name)) == (0, 1)
+    assert limits(metric("rho_spearman")) == (-1, 1)
+    for name in ("risk_gap", "cia_difference", "equalized_odds_signed", "unheard_of"):
+        assert limits(metric(name)) == (-math.inf, math.inf)
+
+
+def test_claims_have_a_largest_value_and_no_interval() -> None:
+    made = claims([18.76, 18.76, 22.51])
+    assert made.shown(2) == made.parts(2) == ("18.76 to 22.51", "")
+    assert all(map(math.isnan, (made.half, made.low, made.high)))
+    assert [claims([value]).shown(1)[0] for value in (3.035, 0.926)] == ["3.1", "0.93"]
+    assert claims([2.0, 2.0]).shown(2)[0] == "2.00" and claims([]).shown(2) == ("", "")
+
+
+@given(st.floats(0, 1e12), st.integers(0, 6))
+def test_a_printed_bound_is_a_bound(value: float, digits: int) -> None:
+    """Decimally: an epsilon of 0.3 is printed as 0.3, although its binary value is a little less."""
+    upper, lower = number(value, digits, "upper"), number(value, digits, "lower")
+    assert Decimal(lower) <= Decimal(repr(value)) <= Decimal(upper)
+    assert Decimal(upper) - Decimal(repr(value)) < Decimal(10) ** -digits
+    assert value == 0 or float(upper) <= 1.1 * value + 1e-320, "an upper bound keeps two digits"
+
+
+def test_bounds_are_declared_where_they_are_measured() -> None:
+    bounds = {"epsilon_cluster_1": "upper", "epsilon_example": "upper", "delta": "upper", "epsilon_audit": None}
+    bounds |= {"epsilon_audit_certified_cluster_0": "lower", "cia_epsilon_certified": "lower"}
+    assert {name: metric(name).bound for name in bounds} == bounds
+    trials = tuple({"id": s, "status": "finished", "seed": s, "epsilon_audit_certified": 0.559} for s in "ab")
+    assert Setting((), trials).estimate("epsilon_audit_certified").shown(1) == ("0.5, 0.5", "")
+
+
+# Pairs
 
 EXPERIMENTS, DEALS = 2000, 5
 
