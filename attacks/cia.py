@@ -67,7 +67,7 @@ METRICS = (
         "CIA AUC",
         None,
         live=2,
-        table=Column(1, "CIA AUC", 2, round="cia_round"),
+        table=Column(1, "CIA AUC", 2),
         chance=0.5,
         clients=PerClient(
             "Client inference against each client, AUC of the paired test",

@@ -290,7 +290,6 @@ class Shown:
     rank: int
     digits: int = 3
     interval: bool = True
-    round: str = ""
 
 
 def metrics() -> dict[str, Metric]:
@@ -361,7 +360,7 @@ def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
         shared = (one.name,) if live else (one.name, *column.also)
         if rank is not None and any(name in names for name in shared):
             digits = one.digits if column.digits is None else column.digits
-            columns.append(Shown(column.heading, shared, rank, digits, column.interval, column.round))
+            columns.append(Shown(column.heading, shared, rank, digits, column.interval))
     finer = [one for one in columns if one.rank <= 1 and metric(one.metrics[0]).family == ACCURACY]
     if "accuracy" in names and not finer:
         columns.insert(0, Shown("accuracy", ("accuracy",), 0))

@@ -41,8 +41,6 @@ class Column:
         digits: number of decimals, if the metric's own are too many for a table.
         interval: whether the 95 % interval over seeds is shown.
         also: names of the metrics that share the cell, as in "2.0 + 4.0".
-        round: name of the metric that holds the round of the value, which is a further line of the heading; empty if
-            the value is that of the last round.
     """
 
     rank: Rank
@@ -50,7 +48,6 @@ class Column:
     digits: int | None = None
     interval: bool = True
     also: tuple[str, ...] = ()
-    round: str = ""
 
 
 @dataclass(frozen=True)

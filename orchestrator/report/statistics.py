@@ -188,6 +188,11 @@ def number(value: float, digits: int, bound: Bound = None) -> str:
     return f"{shown.normalize(DECIMALS):g}" if digits > SMALL else f"{shown:f}"
 
 
+def p_text(p: float) -> str:
+    """A p value as text; NaN gives an empty text."""
+    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
 SIGNIFICANT = 0.05  # of p values, after Holm's correction
 ROUNDING = 1e-12  # smaller differences come from adding in another order
 

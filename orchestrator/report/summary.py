@@ -17,7 +17,7 @@ from orchestrator.metric_names import families, metric
 from orchestrator.report import context
 from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, counts, text
 from orchestrator.report.frame import Contrast, power
-from orchestrator.report.statistics import FEWEST, estimate, number
+from orchestrator.report.statistics import FEWEST, estimate, number, p_text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
 
 READING = (
@@ -293,17 +293,13 @@ def difference_cells(one: Contrast) -> list[str]:
         number(one.baseline_mean, digits),
         _signed(d.mean, digits) if d.n >= FEWEST else ", ".join(_signed(value, digits) for value in d.values),
         "" if math.isnan(d.half) else f"{_signed(d.low, digits)} to {_signed(d.high, digits)}",
-        *(str(d.n), _p_value(one.p), str(one.tests or ""), _p_value(one.p_holm)),
+        *(str(d.n), p_text(one.p), str(one.tests or ""), p_text(one.p_holm)),
     ]
 
 
 def _signed(value: float, digits: int) -> str:
     shown = number(value, digits)
     return f"+{shown}" if value > 0 else shown
-
-
-def _p_value(p: float) -> str:
-    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 WHOLE = "the whole sweep"  # stands for the setting of a sweep that varies nothing

@@ -89,9 +89,6 @@ def _columns(read: Results) -> list[Shown]:
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
     for at, column in enumerate(columns):
         heading = column.heading
-        if column.round:  # the value need not be that of the run's last round
-            rounds = {value for setting in read.settings for value in setting.measured(column.round)}
-            heading += f"\nround {rounds.pop():g}" if len(rounds) == 1 else "\nlast measured"
         if len(column.metrics) == 1 and context.chance_metric(metric(column.metrics[0]), read) is not None:
             heading += f"\n{context.BY_CHANCE}"
         columns[at] = replace(column, heading=heading)

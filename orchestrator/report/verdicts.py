@@ -18,9 +18,7 @@ margin. A claim with several parts is supported in part if some are.
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +30,7 @@ from orchestrator.report.data import Results
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.measured import Trial, differing, matches, trials_of
 from orchestrator.report.published import papers
-from orchestrator.report.statistics import NAN, deviation, holm, quantile
+from orchestrator.report.statistics import NAN, deviation, holm, p_text, quantile
 from orchestrator.report.summary import markdown_table
 
 if TYPE_CHECKING:
@@ -340,30 +338,43 @@ def cells(part: Part) -> list[str]:
     half = effect.half() if effect.n >= FEWEST_PAIRS else NAN
     values = ", ".join(f"{value:+.3f}" for value in effect.values) if effect.n < FEWEST_PAIRS else ""
     measured = values or f"{effect.mean:+.3f} ({effect.mean - half:+.3f} to {effect.mean + half:+.3f})"
-    p = "" if math.isnan(part.p_holm) else "<0.001" if part.p_holm < 0.001 else f"{part.p_holm:.3f}"
     printed = "" if math.isnan(effect.printed) else f"{effect.printed:+.4g}"
-    return [part.name, part.reading, printed, measured, f"{effect.margin:.3g}", str(effect.n), p, part.verdict]
+    return [
+        part.name,
+        part.reading,
+        printed,
+        measured,
+        f"{effect.margin:.3g}",
+        str(effect.n),
+        p_text(part.p_holm),
+        part.verdict,
+    ]
 
 
-def as_json(judged: Sequence[Verdict], notes: Sequence[str]) -> str:
-    """All verdicts, with every number, as JSON."""
-    entries = []
-    for one in judged:
-        parts = [
-            {"part": part.name, "reading": part.reading, "verdict": part.verdict, "effect": part.effect.mean}
-            | {
-                "half": part.effect.half(),
-                "half_90": part.effect.half(0.9),
-                "pairs": part.effect.n,
-                "p_holm": part.p_holm,
-            }
-            | {"pairs_needed": part.effect.pairs_needed, "printed": part.effect.printed, "margin": part.effect.margin}
-            | {"trials": list(part.trials), "notes": list(part.notes)}
-            for part in one.parts
-        ]
-        entries.append({**one.claim, "verdicts": dict(one.readings), "parts": parts})
-    plain = json.dumps({"claims": entries, "notes": list(notes)}, indent=1, default=str)
-    return re.sub(r"\bNaN\b", "null", plain) + "\n"
+def as_json(judged: Sequence[Verdict]) -> str:
+    """Every part of every claim, with all of its numbers, as JSON."""
+    import pandas as pd
+
+    rows = [
+        {name: one.claim.get(name) for name in ("claim", "text", "source", "kind", "metric")}
+        | {
+            "part": part.name,
+            "reading": part.reading,
+            "verdict": part.verdict,
+            "verdict_of_claim": one.readings[part.reading],
+        }
+        | {
+            "effect": part.effect.mean,
+            "half": part.effect.half(),
+            "half_90": part.effect.half(0.9),
+            "p_holm": part.p_holm,
+        }
+        | {"pairs": part.effect.n, "pairs_needed": part.effect.pairs_needed, "printed": part.effect.printed}
+        | {"margin": part.effect.margin, "trials": part.trials, "notes": part.notes}
+        for one in judged
+        for part in one.parts
+    ]
+    return str(pd.DataFrame(rows).to_json(orient="records", indent=1, double_precision=15)) + "\n"
 
 
 def forest(judged: Sequence[Verdict]) -> Figure | None:

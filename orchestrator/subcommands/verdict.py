@@ -43,7 +43,7 @@ def execute(options: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "verdicts.md").write_text(text, encoding="utf-8")
         (folder / "numbers.md").write_text(numbers_page(compared, sources), encoding="utf-8")
-        (folder / "verdicts.json").write_text(as_json(judged, notes), encoding="utf-8")
+        (folder / "verdicts.json").write_text(as_json(judged), encoding="utf-8")
         if figure := forest(judged):
             (folder / "verdicts.png").write_bytes(drawn(figure))
     return 0

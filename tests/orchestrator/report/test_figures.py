@@ -179,18 +179,6 @@ def test_methods_of_finp_have_the_papers_names_and_keep_their_colors() -> None:
     assert len(set(colors.values())) == 6 and fewer.items() <= colors.items()
 
 
-def test_methods_for_which_there_are_no_colors_are_panels_and_so_are_other_keys() -> None:
-    kinds = {"aggregation__name": [f"a{i}" for i in range(6)], "privacy__name": ["none", "x", "metric_privacy"]}
-    assert places(by_method(arranged(grid(**kinds)))) == (("privacy.name",), (), ("aggregation.name",))
-    strategies = by_method(arranged(grid(**kinds)), besides=("privacy.name",))
-    assert (len(strategies.hues), strategies.facets) == (6, ())
-    assert len(strategies.cell((), (), strategies.hues[0]).trials) == 3
-    arr = by_method(arranged(grid(objective__name=["plain", "finp"], data__split__alpha=[0.1, 0.5])))
-    assert [arr.panel_label(panel) for panel in arr.panels] == ["alpha 0.1", "alpha 0.5"]
-    arr = by_method(arranged(grid(training__epochs=[1, 5])))
-    assert [arr.hue_label(hue) for hue in arr.hues] == ["epochs 1", "epochs 5"]
-
-
 def test_an_algorithm_has_one_color_in_every_sweep() -> None:
     alone, together = (
         palette(["clustering.name"], [["ifca_mir"]]),

@@ -9,19 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.attacks import RED, audit, step
 from orchestrator.report.risks import risks
-from orchestrator.report.statistics import estimate
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_results import (
     CLIENTS,
-    FINP,
     finp_tables,
     write_alone,
     write_finp,
@@ -64,24 +61,6 @@ def test_risk_over_accuracy_has_a_mean_for_each_setting_and_pale_seeds(grouped: 
     assert dashed(worst) == [pytest.approx(np.mean([trial["risk_worst_client_null"] for trial in grouped.trials]))]
 
 
-def test_marks_at_the_same_place_are_all_seen_and_a_mean_has_its_intervals() -> None:
-    """The later of two marks is smaller and lies above; the intervals are those of the tables."""
-    known = [(0.8, 0.6), (0.82, 0.64), (0.87, 0.62)]
-    table = [
-        {"clustering.name": name, "seed": seed, "accuracy": x, "mia_accuracy_global": y}
-        for name in ("ifca", "ifca_mir", "random_migration")
-        for seed, (x, y) in enumerate(known)
-    ]
-    (ax,) = figure("trade_off", arranged(table)).axes
-    marks = [bars[0] for bars in ax.containers]
-    assert len(set(means(ax))) == 1 and len(marks) == 3
-    sizes, orders = [one.get_markersize() for one in marks], [one.get_zorder() for one in marks]
-    assert sizes == sorted(set(sizes), reverse=True) and orders == sorted(set(orders))
-    spans = [one.get_segments()[0] for one in ax.collections if isinstance(one, LineCollection)]
-    ends = sorted({round(float(value), 6) for span in spans for value in np.ptp(span, axis=0) if value > 0})
-    assert ends == sorted(round(2 * estimate(list(values)).half, 6) for values in zip(*known, strict=True))
-
-
 @pytest.mark.parametrize(
     ("measured", "shown"),
     [
@@ -109,17 +88,6 @@ def test_marks_at_the_same_place_are_all_seen_and_a_mean_has_its_intervals() -> 
 )
 def test_the_axis_of_risk_is_what_the_sweep_measured(measured: dict[str, float], shown: list[tuple[str, ...]]) -> None:
     assert risks(arranged([{"accuracy": 0.9} | measured]).results) == shown
-
-
-def test_panels_of_one_risk_share_their_scale_and_pairs_of_components_their_names(tmp_path: Path) -> None:
-    one = figure(
-        "trade_off", read(write_finp(tmp_path / "s", FINP | {"data.split.alpha": [0.1, 1.0], "seed": [0, 1, 2]}))
-    )
-    assert len(one.axes) == 4  # two values of alpha, mean and EOD
-    assert len({ax.get_ylim() for ax in one.axes}) == 1
-    assert [len(means(ax)) for ax in one.axes] == [6] * 4
-    assert "FinP_server (ALA)" in texts(one)
-    assert unreadable(one) == ([], [])
 
 
 def test_trials_with_different_attacks_have_a_panel_for_each_kind() -> None:
@@ -202,12 +170,6 @@ def test_an_attack_that_cannot_be_judged_has_no_curve(tmp_path: Path) -> None:
     for i, table in enumerate((scores([1.0], []), scores([float("nan")], [1.0]), scores([1.0], [0.0])[:0])):
         with pytest.raises(AssertionError):
             roc(tmp_path / str(i), table)
-
-
-def test_every_model_and_setting_has_a_panel_and_every_attack_a_color(grouped: Arrangement) -> None:
-    one = figure("attack_roc", grouped)
-    assert [len(curves(ax)) for ax in one.axes] == [4] * 8
-    assert len({line.get_color() for line in one.axes[0].lines if line.get_linestyle() == "-"}) == 4
 
 
 def test_a_step_is_never_interpolated() -> None:

@@ -33,7 +33,7 @@ from orchestrator.report.numbers import (
 )
 from orchestrator.report.published import Counterpart, Record, counterpart, records
 from tests.support.pages import ROOT
-from tests.support.synthetic_results import FINP, HAR, METRIC, write_finp, write_metric
+from tests.support.synthetic_results import FINP, HAR, write_finp
 
 SWEEPS = ROOT / "sweeps"
 TABLE_1 = "TCN, beta=2, 1 local epoch, 20 rounds"
@@ -215,17 +215,6 @@ def test_a_printed_percentage_is_laid_beside_a_fraction(tmp_path: Path) -> None:
     for i, base in enumerate(({"data.name": "digits"}, {"model.name": "mlp"}, {"data.split.name": "iid"})):
         one = {"objective.name": ["plain"], "aggregation.name": ["fedavg"], "seed": [0]}
         assert compare(read_results(write_finp(tmp_path / str(i), one, base=HAR | base))) == []
-
-
-def test_strategies_under_each_privacy_lie_beside_theirs(tmp_path: Path) -> None:
-    compared = compare(read_results(write_metric(tmp_path / "s", METRIC)))
-    assert {one.record.source for one in compared} == {"Table 4", "Table 5", "Table A.12"}
-    by_method = {one.record.method: one.setting for one in compared}
-    assert by_method["FedYogi | metric-privacy"] == "aggregation FedYogi, privacy metric privacy"
-    assert [by_method[f"{name} | vanilla"] for name in ("FedOpt", "FedAvg")] == [
-        "aggregation FedOpt, vanilla",
-        "aggregation FedAvg, vanilla",
-    ]
 
 
 def as_if_finished(name: str, sets: Sequence[str] = ()) -> Results:

@@ -16,7 +16,7 @@ from orchestrator.report.data import Results, plain, read_results, results, rows
 from orchestrator.report.frame import COLUMNS, contrasts, tidy
 from orchestrator.report.summary import attacks_markdown, escape, markdown_table, summary_markdown
 from orchestrator.report.terminal import summary_table
-from tests.support.synthetic_results import write_alone, write_finp, write_metric
+from tests.support.synthetic_results import write_alone, write_finp
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
 
@@ -194,11 +194,6 @@ def finp(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return read_results(write_finp(tmp_path_factory.mktemp("r") / "finp"))
 
 
-@pytest.fixture(scope="module")
-def metric(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return read_results(write_metric(tmp_path_factory.mktemp("r") / "metric"))
-
-
 def head(page: str) -> str:
     """The headings, column by column."""
     lines = page.splitlines()
@@ -236,18 +231,6 @@ def test_six_methods_of_finp_stand_in_six_lines_of_a_hundred_columns(finp: Resul
     assert "SIA: accuracy of source inference" in flat(page) and re.search(r"by chance: .* for EOD", flat(page))
     assert "too wide for this terminal: loss FI, rho reliability, converged in round, seconds / round" in flat(page)
     assert "0.115 for EOD" in summary_markdown(finp) and "EOD by chance" not in summary_markdown(finp)
-
-
-def test_a_protected_federation_shows_accuracies_noise_and_inference(metric: Results) -> None:
-    page, wide = printed(metric.trials, 100, metric.keys), printed(metric.trials, 140, metric.keys)
-    assert all(word in head(page) for word in ("clients", "server", "F1", "epsilon", "noise", "difference", "AUC"))
-    assert "SIA" not in page and max(map(len, page.splitlines())) <= 100
-    dashes = [next(one for one in shown.splitlines() if "vanilla" in one).split().count("–") for shown in (page, wide)]
-    assert dashes == [2, 3]  # neither noise nor an epsilon; nor anything clipped
-    assert "8123.4  0.0125" in page
-    assert "epsilon: for one client and one model at delta 0.00001" in flat(page)
-    said = summary_markdown(metric)
-    assert "## Noise and its account" in said and "loss of the target (nats)" in said and "## Other" not in said
 
 
 # The table of attacks
