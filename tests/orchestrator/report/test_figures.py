@@ -18,7 +18,7 @@ from orchestrator.report.data import read_results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, by_method
 from orchestrator.report.figures.catalog import catalog, figures
 from orchestrator.report.figures.drawing import drawn as picture
-from orchestrator.report.vocabulary import PALETTE, key_labels, method_label, palette, setting_label, value_label
+from orchestrator.report.vocabulary import key_labels, method_label, setting_label, value_label
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
 from tests.support.synthetic_results import (
@@ -177,17 +177,6 @@ def test_methods_of_finp_have_the_papers_names_and_keep_their_colors() -> None:
     few = by_method(arranged(grid(objective__name=["plain", "finp"], aggregation__name=["finp_pca"])))
     colors, fewer = ({one.hue_label(hue): one.look(hue)["color"] for hue in one.hues} for one in (arr, few))
     assert len(set(colors.values())) == 6 and fewer.items() <= colors.items()
-
-
-def test_an_algorithm_has_one_color_in_every_sweep() -> None:
-    alone, together = (
-        palette(["clustering.name"], [["ifca_mir"]]),
-        palette(["clustering.name"], [["none"], ["ifca_mir"], ["x"]]),
-    )
-    assert alone[0] == together[1] and len(set(together)) == 3
-    assert len(set(PALETTE)) == len(PALETTE)
-    arr = arranged([{"clustering.name": "ifca_mir"}])
-    assert (arr.hue_label(()), arr.look(())["color"]) == ("IFCA-MIR", alone[0])
 
 
 def test_methods_and_settings_in_words() -> None:

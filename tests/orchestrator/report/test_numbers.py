@@ -97,21 +97,18 @@ def test_a_record_in_our_words(one: Record, where: dict[str, Any], measured: lis
     assert (list(found.metrics), found.over) == (measured, over)
 
 
-@pytest.mark.parametrize(
-    ("method", "objective", "aggregation"),
-    [
-        ("Baseline (FedAvg)", "plain", "fedavg"),
-        ("FinP_client", "finp", "fedavg"),
-        ("FinP_server (PCA)", "plain", "finp_pca"),
-        ("FinP (ALA)", "finp", "finp_ala"),
-    ],
-)
-def test_a_method_of_finp_is_an_objective_and_an_aggregation(method: str, objective: str, aggregation: str) -> None:
-    one = in_our_words("finp", TABLE_1, method, "sia_mean_pct")
-    assert (one.where["objective.name"], one.where["aggregation.name"]) == (objective, aggregation)
-    assert (one.where["data.name"], one.where["model.name"]) == ("har", "tcn")
-    assert (one.metrics, one.scale) == (("sia_mean",), 0.01)
-    assert one.context.get("objective.beta") == (2.0 if objective == "finp" else None)
+def test_a_method_of_finp_is_an_objective_and_an_aggregation() -> None:
+    methods = {
+        "Baseline (FedAvg)": ("plain", "fedavg"),
+        "FinP_client": ("finp", "fedavg"),
+        "FinP (ALA)": ("finp", "finp_ala"),
+    }
+    for method, slots in methods.items():
+        one = in_our_words("finp", TABLE_1, method, "sia_mean_pct")
+        names = ("objective.name", "aggregation.name", "data.name", "model.name")
+        assert tuple(one.where[name] for name in names) == (*slots, "har", "tcn")
+        assert (one.metrics, one.scale) == (("sia_mean",), 0.01)
+        assert one.context.get("objective.beta") == (2.0 if slots[0] == "finp" else None)
 
 
 def test_names_and_kinds_of_metric_privacy() -> None:
@@ -291,18 +288,16 @@ def test_fields_that_the_paper_does_not_print_are_listed_below_the_table() -> No
 
 # In all trials at hand: levels, values and differences of two methods, by hand
 
-RUN = {
-    "data.name": "har",
-    "data.split.name": "subjects",
-    "model.name": "tcn",
-    "clustering.name": "none",
-    "privacy.name": "none",
-    "training.name": "local_sgd",
-    "rounds": 20,
-    "data.clients": 10,
-    "data.examples_per_client": None,
-    "training.epochs": 1,
+SLOT = {
+    "data": "har",
+    "data.split": "subjects",
+    "model": "tcn",
+    "training": "local_sgd",
+    "clustering": "none",
+    "privacy": "none",
 }
+RUN: dict[str, Any] = {f"{slot}.name": name for slot, name in SLOT.items()}
+RUN |= {"rounds": 20, "data.clients": 10, "data.examples_per_client": None, "training.epochs": 1}
 BASELINE = {"objective.name": "plain", "aggregation.name": "fedavg"}
 PCA = {"objective.name": "finp", "aggregation.name": "finp_pca"}
 

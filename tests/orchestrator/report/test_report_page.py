@@ -41,12 +41,10 @@ class Page(HTMLParser):
         if tag in ("td", "th"):
             self.cells.append("")
 
+    handle_startendtag = handle_starttag
+
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
 
     def handle_data(self, data: str) -> None:
         if "style" in self.open:

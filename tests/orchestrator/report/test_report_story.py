@@ -120,15 +120,6 @@ def test_rows_of_other_attacks_and_rounds_lend_no_interval(tmp_path: Path) -> No
         assert expected in told(read_results(folder))
 
 
-def test_of_the_worst_of_several_models_the_mean_is_taken(tmp_path: Path) -> None:
-    table: list[dict[str, Any]] = [
-        {"id": str(s), "status": "finished", "seed": s, "accuracy": 0.9, "mia_accuracy_worst": 0.8, "mia_accuracy": m}
-        for s, m in enumerate((0.6, 0.61, 0.62))
-    ]
-    found = told(results(tmp_path, table, ("seed",), {}))
-    assert "in the mean over models, with accuracy 0.610" in found and "0.8" not in found
-
-
 def test_without_a_finished_trial_there_is_no_result() -> None:
     table = rows([{"id": "a", "status": "failed", "seed": 0, "clustering.name": "ifca"}])
     found = story(results(Path("made_up"), table, ("seed",), {}))

@@ -128,15 +128,8 @@ CLAIM: dict[str, Any] = {
 
 def trial(objective: str, seed: int, accuracy: float, **run: Any) -> Trial:
     """A trial of digits on a partition of its own."""
-    fields = {
-        "data.name": "digits",
-        "data.split_seed": None,
-        "seed": seed,
-        "objective.name": objective,
-        "rounds": 5,
-        **run,
-    }
-    return Trial(f"{objective}-{seed}-{run}", fields, {"accuracy": accuracy})
+    fields = {"data.name": "digits", "data.split_seed": None, "seed": seed, "objective.name": objective, "rounds": 5}
+    return Trial(f"{objective}-{seed}-{run}", fields | run, {"accuracy": accuracy})
 
 
 def both(seed: int, gain: float, **run: Any) -> list[Trial]:
