@@ -15,21 +15,10 @@ from typing import TYPE_CHECKING, Any
 from algorithms.core.metric import MINOR
 from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
+from orchestrator.report import statistics
 from orchestrator.report.context import chance_of, epsilons, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, independent, repeat, text
 from orchestrator.report.risks import main_risk
-from orchestrator.report.statistics import (
-    INFINITY,
-    NAN,
-    SIGNIFICANT,
-    Estimate,
-    estimate,
-    holm,
-    least_significant,
-    limits,
-    number,
-    paired_test,
-)
 from orchestrator.report.vocabulary import ALGORITHM, setting_label, value_label
 
 if TYPE_CHECKING:
@@ -66,10 +55,10 @@ class Contrast:
     setting: str
     metric: str
     baseline_mean: float
-    difference: Estimate
+    difference: statistics.Estimate
     p: float
     left_out: tuple[str, ...]
-    p_holm: float = NAN
+    p_holm: float = statistics.NAN
     family: str = ""
     tests: int = 0
     place: int = -1
@@ -77,7 +66,7 @@ class Contrast:
     @property
     def significant(self) -> bool:
         """Whether the difference is significant among the tests of its family."""
-        return self.p_holm < SIGNIFICANT
+        return self.p_holm < statistics.SIGNIFICANT
 
     @property
     def comparison(self) -> tuple[str, ...]:
@@ -153,7 +142,7 @@ def corrected(made: Sequence[Contrast], first: Collection[str]) -> list[Contrast
         families.setdefault(one.comparison, []).append(at)
     for members in families.values():
         tests = sum(not math.isnan(made[at].p) for at in members)
-        for at, p in zip(members, holm([made[at].p for at in members]), strict=True):
+        for at, p in zip(members, statistics.holm([made[at].p for at in members]), strict=True):
             made[at] = replace(made[at], p_holm=p, tests=tests)
     return made
 
@@ -161,12 +150,12 @@ def corrected(made: Sequence[Contrast], first: Collection[str]) -> list[Contrast
 def power(tested: Sequence[Contrast]) -> str:
     """Say of tests how large a difference must be to be significant, and how many families would show one by chance."""
     pairs, families = [one.difference.n for one in tested], len({one.comparison for one in tested})
-    times = sorted(least_significant(one.difference.n, one.tests) for one in tested)
-    from_to = " to ".join(dict.fromkeys(number(end, 1) for end in (times[0], times[-1])))
+    times = sorted(statistics.least_significant(one.difference.n, one.tests) for one in tested)
+    from_to = " to ".join(dict.fromkeys(statistics.number(end, 1) for end in (times[0], times[-1])))
     return (
         f"with {between(pairs)} pairs, a difference is significant from {from_to} times its standard deviation between "
         f"pairs on; of {families} {'family' if families == 1 else 'families'} of paired t tests, "
-        f"{number(SIGNIFICANT * families, 1)} would show a difference by chance"
+        f"{statistics.number(statistics.SIGNIFICANT * families, 1)} would show a difference by chance"
     )
 
 
@@ -218,18 +207,18 @@ def contrast(slot: str, label: str, base: str, common: str, name: str, method: S
     )
     made = {repeat(trial) for setting in (method, baseline) for trial in setting.trials}
     both = sorted(mine.keys() & theirs.keys(), key=_in_order)
-    lowest, highest = limits(metric(name))
-    width = highest - lowest if highest < INFINITY else INFINITY
+    lowest, highest = statistics.limits(metric(name))
+    width = highest - lowest if highest < statistics.INFINITY else statistics.INFINITY
     differences = independent([(one, mine[one] - theirs[one]) for one in both])
     bases = independent([(one, theirs[one]) for one in both])
-    mean = math.fsum(bases) / len(bases) if bases else NAN
+    mean = math.fsum(bases) / len(bases) if bases else statistics.NAN
     partitions = any(trial.get(DEAL) is not None for trial in method.trials)
     left_out = tuple(
         f"partition {partition}, seed {seed}" if partitions else f"seed {seed}"
         for partition, seed in sorted(made - set(both), key=_in_order)
     )
-    difference = estimate(differences, (-width, width))
-    return Contrast(slot, label, base, common, name, mean, difference, paired_test(differences), left_out)
+    difference = statistics.estimate(differences, (-width, width))
+    return Contrast(slot, label, base, common, name, mean, difference, statistics.paired_test(differences), left_out)
 
 
 def _in_order(one: Repeat) -> tuple[tuple[int, str], ...]:

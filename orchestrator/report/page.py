@@ -15,26 +15,12 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from orchestrator.metric_names import metric
-from orchestrator.report import context, verdicts
+from orchestrator.report import context, summary, verdicts
 from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
 from orchestrator.report.numbers import SWEEP_HEAD, Number, sweep_cells
 from orchestrator.report.story import headline_risk, story
-from orchestrator.report.summary import (
-    CLAIMED,
-    DIFFERENCES,
-    NUMBERS,
-    READING,
-    WHOLE,
-    Columns,
-    by_setting,
-    difference_cells,
-    fixed_line,
-    metric_cell,
-    metric_columns,
-    state_line,
-)
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
 
@@ -85,8 +71,8 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
         name=results.name,
         style=Markup((HERE / STYLE).read_text(encoding="utf-8")),  # noqa: S704  our own, not a sweep's
         story=story(results, paired, compared),
-        state=state_line(results.trials),
-        shared=fixed_line(results).replace("\\", ""),
+        state=summary.state_line(results.trials),
+        shared=summary.fixed_line(results).replace("\\", ""),
         settings=_settings(results),
         reading=_reading(results),
         groups=_groups(results, drawings),
@@ -107,14 +93,16 @@ def _settings(results: Results) -> Grid:
         f"{context.full_label(name)}{f' {context.BY_CHANCE}' * bool(context.chance_metric(metric(name), results))}"
         for name in names
     ]
-    (seeds, *columns) = metric_columns(results, map(metric, names), "runs")
+    (seeds, *columns) = summary.metric_columns(results, map(metric, names), "runs")
     return _grid(results, [seeds, *((head, cell) for head, (_, cell) in zip(heads, columns, strict=True))])
 
 
-def _grid(results: Results, columns: Columns) -> Grid:
+def _grid(results: Results, columns: summary.Columns) -> Grid:
     """A line for each setting: its swept values, or a word for the whole sweep, and columns of numbers."""
     swept = len(results.keys) or 1
-    head, lines = by_setting(results, columns if results.keys else [("setting", lambda _: WHOLE), *columns])
+    head, lines = summary.by_setting(
+        results, columns if results.keys else [("setting", lambda _: summary.WHOLE), *columns]
+    )
     shown = [[*(cell or context.DASH for cell in line[:swept]), *line[swept:]] for line in lines]
     return Grid(head, shown, range(swept, len(head)))
 
@@ -126,7 +114,7 @@ def _reading(results: Results) -> str:
     beside = any(context.chance_metric(one, results) for one in shown)
     chance = context.guessing([(one.label, one) for one in shown], results)
     own = [context.sentence(line) for line in (*context.readings(results, [one.name for one in shown]), chance)]
-    return " ".join(filter(None, (READING, CLAIMED if claims else "", BESIDE if beside else "", *own)))
+    return " ".join(filter(None, (summary.READING, summary.CLAIMED if claims else "", BESIDE if beside else "", *own)))
 
 
 def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -147,7 +135,7 @@ def _audits(results: Results) -> Grid | None:
     if not measured:
         return None
     shown = [metric(measured[0].audits), *measured]
-    columns = [(one.label, partial(metric_cell, metric=one, results=results)) for one in shown]
+    columns = [(one.label, partial(summary.metric_cell, metric=one, results=results)) for one in shown]
     grid = _grid(results, [*columns, ("verdict", lambda setting: context.audited(setting) or context.DASH)])
     return grid._replace(numbers=list(grid.numbers)[:-1])
 
@@ -160,7 +148,7 @@ def _verdicts(results: Results) -> Grid | None:
 
 def _details(paired: Sequence[Contrast], compared: Sequence[Number]) -> list[tuple[str, Grid]]:
     """Tables that are folded: all comparisons of methods, and the published numbers beside ours."""
-    methods = Grid(DIFFERENCES, [difference_cells(one) for one in paired], NUMBERS)
+    methods = Grid(summary.DIFFERENCES, [summary.difference_cells(one) for one in paired], summary.NUMBERS)
     printed = Grid(SWEEP_HEAD, list(map(sweep_cells, compared)))
     tables = [("comparisons of methods", methods), ("published numbers beside ours", printed)]
     return [(f"All {len(grid.lines)} {what}", grid) for what, grid in tables if grid.lines]

@@ -50,7 +50,7 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     targets = len({target for target, *_ in panels})
     across = 2 * targets if 1 < targets <= 2 else drawing.IN_A_ROW
     title, headings = "ROC curves of the attacks in the last attacked round", [heading for _, heading, _ in panels]
-    figure, axes = drawing.grid(arr, title, headings, across, 3.4 if across <= drawing.IN_A_ROW else 2.75)
+    figure, axes = drawing.grid(arr, title, headings, across)
     lowest = min(_curves(ax, attacks, styles) for ax, (*_, attacks) in zip(axes, panels, strict=True))
     for ax in axes:
         ax.plot([lowest, 1], [lowest, 1], **drawing.REFERENCE)

@@ -45,9 +45,7 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     colors = {group: GROUP_COLORS.get(group, free[i % len(free)]) for i, group in enumerate(groups)}
     across = len(arr.hues) if 1 < len(arr.hues) <= drawing.IN_A_ROW + 1 and len(arr.panels) > 1 else drawing.IN_A_ROW
     headings = [arr.heading(panel, (), hue) or arr.hue_label(hue) for panel, hue, *_ in panels]
-    figure, axes = drawing.grid(
-        arr, attack.title or of.label, headings, across, 3.4 if across <= drawing.IN_A_ROW else 2.75
-    )
+    figure, axes = drawing.grid(arr, attack.title or of.label, headings, across)
     for ax, (_, hue, cell, seeds) in zip(axes, panels, strict=True):
         guessed = drawing.chances(cell.trials, of.name)
         if guessed:

@@ -36,7 +36,7 @@ GRAY = "#6B6B6B"
 REFERENCE: dict[str, Any] = {"color": GRAY, "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 BODY, HEADING, TITLE = 10, 11, 13  # points; 10 points are 17 pixels at the resolution below
 RESOLUTION = 120  # dots per inch
-WIDTH, HEIGHT = 3.4, 2.5  # of a panel, in inches
+WIDTH, NARROW, HEIGHT = 3.4, 2.75, 2.5  # of a panel, in inches; narrow where more than three are side by side
 IN_A_ROW = 3  # at most so many panels are side by side
 LEGEND_LINES = 3  # a figure has room for so many lines below its panels; more make it taller
 PER_INCH = 11  # characters of body text in an inch, on average
@@ -66,11 +66,12 @@ def drawn(figure: Figure, form: Format = "png") -> bytes:
 
 
 def grid(
-    arr: Arrangement, title: str, headings: Sequence[str], across: int = IN_A_ROW, width: float = WIDTH
+    arr: Arrangement, title: str, headings: Sequence[str], across: int = IN_A_ROW, width: float | None = None
 ) -> tuple[Figure, list[Axes]]:
     """A figure with a title and a panel of ``width`` inches for each heading, at most ``across`` of them side by side."""
     from matplotlib.figure import Figure
 
+    width = width or (WIDTH if across <= IN_A_ROW else NARROW)
     columns = _columns(len(headings), across)
     rows = -(-len(headings) // columns)
     size = (max(7.2, columns * width + 0.9), rows * (HEIGHT + 0.2) + 1.5)
