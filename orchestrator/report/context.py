@@ -214,15 +214,12 @@ def refuted(setting: Setting) -> int:
 
     judged = [trial for trial in setting.finished if trial.get(VERDICT)]
     sure = [trial[VERDICT] == REFUTED for trial in judged]
-    above = sum(certain or _above(trial) for certain, trial in zip(sure, judged, strict=True))
+    audits = [(f"{one.name}_low", one.audits) for one in metrics().values() if one.audits]
+    pairs = [[(trial.get(low), trial.get(claim)) for low, claim in audits] for trial in judged]
+    higher = [any(low is not None and claim is not None and low > claim for low, claim in pair) for pair in pairs]
+    above = sum(map(max, sure, higher))
     many = above > 1 and float(bdtrc(above - 1, len(judged), BELOW)) < SELDOM
     return above if any(sure) or many else 0
-
-
-def _above(trial: Mapping[str, Value]) -> bool:
-    """Whether the interval of an audit lies above what it audits."""
-    pairs = ((trial.get(f"{one.name}_low"), trial.get(one.audits)) for one in metrics().values() if one.audits)
-    return any(low is not None and claim is not None and low > claim for low, claim in pairs)
 
 
 def audited(setting: Setting) -> str:

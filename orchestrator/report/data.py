@@ -274,6 +274,11 @@ class Results:
             return None
         return None if table.empty or not set(needed) <= set(table) else table
 
+    def last_attacks(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
+        """The rows of `frame` of the last round in which each attack was made."""
+        frame = self.frame(trial, name, ("attack", "round", *needed))
+        return None if frame is None else frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
+
     def table(self, trial: Mapping[str, Any], name: str) -> list[Row]:
         """The rows of `frame`; empty if there is none."""
         table = self.frame(trial, name)
@@ -316,7 +321,12 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
     """Make `Results` from rows of ``trials.parquet``, swept keys in the order of the sweep file, and resolved runs by id."""
     table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if "." not in name} - NOT_RESULTS - set(keys)
-    measured = {name for name in names if name in metrics() or _is_numeric(name, table)}
+    values = {name: [row[name] for row in table if row[name] is not None] for name in names}
+    measured = {
+        name
+        for name, column in values.items()
+        if name in metrics() or (column and all(isinstance(value, int | float) for value in column))
+    }
     trials = [trial for setting in settings(table, keys) for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
@@ -368,11 +378,6 @@ def rows(table: Trials) -> list[Row]:
     listed = list(table)
     names = list(dict.fromkeys(name for row in listed for name in row))
     return [{name: plain(row.get(name)) for name in names} for row in listed]
-
-
-def _is_numeric(column: str, table: list[Row]) -> bool:
-    numbers = [isinstance(row[column], int | float) for row in table if row[column] is not None]
-    return bool(numbers) and all(numbers)
 
 
 def _mapping(text: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from functools import partial
 from algorithms.core.metric import Metric
 from orchestrator.metric_names import families, metric
 from orchestrator.report import context
-from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, counts, text
+from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, rows, text
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.statistics import FEWEST, estimate, number, p_text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
@@ -164,7 +164,7 @@ def fixed_line(results: Results) -> str:
 def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
     columns: list[Column] = [
-        (f"for {metric(name).protects}", partial(_stated, epsilon=name))
+        (f"for {metric(name).protects}", lambda setting, name=name: context.stated(setting, name) or context.DASH)
         for name in context.epsilons()
         if any(context.stated(setting, name) for setting in results.settings)
     ]
@@ -174,10 +174,6 @@ def _guarantees(results: Results) -> str:
         columns.append(("claimed epsilon, audited", lambda setting: context.audited(setting) or context.DASH))
     alone = [context.sentence(line) for line in context.guarantee_lines(results) if line.startswith("an epsilon")]
     return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns)), *alone])
-
-
-def _stated(setting: Setting, epsilon: str) -> str:
-    return context.stated(setting, epsilon) or context.DASH
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -216,7 +212,8 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     aucs: dict[Place, list[float]] = {}
     counted: dict[tuple[str, str], list[float]] = {}
     for trial in setting.finished:
-        for row in _last(results.table(trial, "attacks")):
+        frame = results.last_attacks(trial, "attacks")
+        for row in [] if frame is None else rows(frame):
             attack, target, measure, value = (row[name] for name in ("attack", "target", "metric", "value"))
             if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue
@@ -232,14 +229,6 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
         shown = " ".join(filter(None, [*estimate(values, (0, 1)).shown(3), seeds]))
         times = f"{sum(share) / len(share):.0%}" if share else ""
         yield [*_values(results.keys, setting), attack, target, measure, shown, times]
-
-
-def _last(rows: list[Row]) -> list[Row]:
-    """The rows of the last round in which each attack was made."""
-    last: dict[str, int] = {}
-    for row in rows:
-        last[row["attack"]] = max(row["round"], last.get(row["attack"], 0))
-    return [row for row in rows if row["round"] == last[row["attack"]]]
 
 
 # Differences between methods

@@ -71,14 +71,11 @@ def summary_table(
     for cells in last:
         table.add_column(cells[0], style="yellow", no_wrap=True)
     for at, setting in enumerate(read.settings, start=1):
-        texts = [Text(_cell(read, setting, column, stacked), _style(setting, column)) for column in shown]
+        refuted = context.refuted(setting)
+        styles = [ALARM if refuted and metric(column.metrics[0]).audits else "" for column in shown]
+        texts = map(Text, (_cell(read, setting, column, stacked) for column in shown), styles)
         table.add_row(*(Text(cells[at]) for cells in fixed), *texts, *(cells[at] for cells in last))
     return table
-
-
-def _style(setting: Setting, column: Shown) -> str:
-    """Red for the audit of a claim that it refutes."""
-    return ALARM if metric(column.metrics[0]).audits and context.refuted(setting) else ""
 
 
 def _columns(read: Results) -> list[Shown]:

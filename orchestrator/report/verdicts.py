@@ -254,14 +254,13 @@ def _judged(parts: Sequence[Part]) -> list[Part]:
             equivalences = holm([one.p_equivalence if one else NAN for one in tested])
             for at, difference, equivalence in zip(family, differences, equivalences, strict=True):
                 corrected[at] = max(corrected[at][0], difference), max(corrected[at][1], equivalence)
-    return [_judge(part, *p) for part, p in zip(parts, corrected, strict=True)]
-
-
-def _judge(part: Part, p_difference: float, p_equivalence: float) -> Part:
-    verdict = decide(part.effect, p_difference, p_equivalence)
-    alike = verdict == NO_EFFECT or (part.effect.side == 0 and p_equivalence < p_difference)
-    p = p_equivalence if alike else p_difference
-    return replace(part, verdict=verdict, p_holm=p if part.effect.n >= FEWEST_PAIRS else NAN)
+    judged = []
+    for part, (difference, equivalence) in zip(parts, corrected, strict=True):
+        verdict = decide(part.effect, difference, equivalence)
+        alike = verdict == NO_EFFECT or (part.effect.side == 0 and equivalence < difference)
+        p = equivalence if alike else difference
+        judged.append(replace(part, verdict=verdict, p_holm=p if part.effect.n >= FEWEST_PAIRS else NAN))
+    return judged
 
 
 def _together(parts: Sequence[Part]) -> dict[str, str]:

@@ -18,7 +18,6 @@ from orchestrator.report.vocabulary import (
     ALGORITHM,
     PAIR,
     component_label,
-    key_labels,
     method_label,
     palette,
     setting_label,
@@ -138,11 +137,6 @@ class Arrangement:
             words = setting_label(self.axis, position)
         method = self.hue_label(hue) if hue and len(self.hues) > 1 else ""
         return ", ".join(filter(None, (method, words, self.panel_label(panel))))
-
-    @property
-    def axis_label(self) -> str:
-        """The label of the horizontal axis."""
-        return " / ".join(key_labels(self.axis))
 
     @property
     def datasets(self) -> str:

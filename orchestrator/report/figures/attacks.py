@@ -72,10 +72,9 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
     """
     import numpy as np
 
-    frame = arr.results.frame(trial, "scores", ("attack", "round", "target", "member", "score"))
+    frame = arr.results.last_attacks(trial, "scores", ("target", "member", "score"))
     if frame is None:
         return
-    frame = frame[frame["round"] == frame.groupby("attack")["round"].transform("max")]
     if "left" in frame:
         frame = frame[~frame["left"].fillna(False).astype(bool)]
     # The run as a whole is its only model, if it has one; a clustering without a number of clusters has.

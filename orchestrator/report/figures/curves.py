@@ -14,6 +14,7 @@ from orchestrator.report.figures.arrangement import Arrangement, Point, by_metho
 from orchestrator.report.numbers import Number, compare
 from orchestrator.report.published import counterpart, records
 from orchestrator.report.statistics import FEWEST, Estimate, estimate, limits
+from orchestrator.report.vocabulary import key_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +84,7 @@ def final(arr: Arrangement, title: str) -> Figure | None:
     drawing.same_scale(
         axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else (-float("inf"), float("inf"))
     )
-    drawing.label_axes(axes, arr.axis_label, "", across)
+    drawing.label_axes(axes, " / ".join(key_labels(arr.axis)), "", across)
     note = drawing.mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])
     entries = [drawing.stroke("published", marker="o", color=drawing.GRAY, **HOLLOW)] if any(published.values()) else []
     return drawing.legend(figure, drawing.handles(arr) + entries + drawing.chance_handles(arr, names), note)

@@ -209,7 +209,8 @@ def categories(ax: Axes, arr: Arrangement, width: float) -> None:
     labels = [arr.position_label(position) for position in arr.positions]
     ax.set_xticks(range(len(labels)), labels, fontsize=BODY)
     ax.set_xlim(-0.6, len(labels) - 0.4)
-    if (_longest(labels) + 1) / PER_INCH * len(labels) > width - 0.5:
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    if (longest + 1) / PER_INCH * len(labels) > width - 0.5:
         ax.tick_params(axis="x", labelrotation=90)
 
 
@@ -217,10 +218,6 @@ def panel_width(arr: Arrangement) -> float:
     """The width in inches that a panel needs for its positions and tick labels."""
     labels = [arr.position_label(position) for position in arr.positions]
     return min(max(WIDTH, 0.6 + max(0.55, 0.12 * len(arr.hues)) * len(labels)), 9.0)
-
-
-def _longest(labels: Sequence[str]) -> int:
-    return max(len(line) for label in labels for line in label.split("\n"))
 
 
 def by_chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:

@@ -63,7 +63,8 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
         ax.axhspan(min(guessed), max(guessed), color=drawing.GRAY, alpha=0.12, linewidth=0, zorder=0)
     for at, hue, cell in cells:
         points, place = _pairs(cell, accuracy, risk), arr.hues.index(hue)
-        style: dict[str, Any] = _look(arr, at, hue) | {"linestyle": "none", "zorder": 4 + place / 10}
+        style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
+        style |= {"marker": MARKERS[arr.positions.index(at)]} if _by_shape(arr) else {}
         if len(points) < FEWEST:
             ax.plot(*zip(*points, strict=True), markersize=7, alpha=0.9, **style)
             continue
@@ -101,11 +102,6 @@ def _pairs(cell: Setting, accuracy: str, risk: str) -> list[tuple[float, float]]
 def _by_shape(arr: Arrangement) -> bool:
     """Whether positions are told apart by their marker."""
     return arr.axis != arr.hue and len(arr.positions) > 1
-
-
-def _look(arr: Arrangement, position: Point, hue: Point) -> dict[str, Any]:
-    shape = {"marker": MARKERS[arr.positions.index(position)]} if _by_shape(arr) else {}
-    return arr.look(hue) | shape
 
 
 def _handles(arr: Arrangement) -> list[Any]:
