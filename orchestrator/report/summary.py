@@ -163,17 +163,18 @@ def fixed_line(results: Results) -> str:
 
 def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
-    columns: list[Column] = [
-        (f"for {metric(name).protects}", lambda setting, name=name: context.stated(setting, name) or context.DASH)
-        for name in context.epsilons()
-        if any(context.stated(setting, name) for setting in results.settings)
-    ]
+    named = [name for name in context.epsilons() if any(context.stated(one, name) for one in results.settings)]
+    columns: list[Column] = [(f"for {metric(name).protects}", partial(_stated, epsilon=name)) for name in named]
     if not columns or not context.protects(results):
         return ""
     if any(context.audited(setting) for setting in results.settings):
         columns.append(("claimed epsilon, audited", lambda setting: context.audited(setting) or context.DASH))
     alone = [context.sentence(line) for line in context.guarantee_lines(results) if line.startswith("an epsilon")]
     return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns)), *alone])
+
+
+def _stated(setting: Setting, epsilon: str) -> str:
+    return context.stated(setting, epsilon) or context.DASH
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
