@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
+from orchestrator.config import slots
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.metric_names import metric, metrics, ordered
 from orchestrator.report.statistics import Estimate, claims, estimate, limits
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 Value = Any  # None, bool, int, float, str, or lists and dicts of these
 Row = dict[str, Value]
 
-BASELINES = ("none", "plain", "fedavg")  # components that are a baseline; they are sorted first
+BASELINES = {slot.default for slot in slots.SLOTS}  # what a slot has by default is its baseline, and sorted first
 
 
 def plain(value: Any) -> Value:
