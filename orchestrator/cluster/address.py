@@ -40,28 +40,18 @@ class StallError(RuntimeError):
 
 @dataclass(frozen=True)
 class Target:
-    """The Ray that the command uses.
+    """The Ray that the command uses."""
 
-    Attributes:
-        address: what Ray is asked to join; None to start it on this machine.
-        origin: what names the address; empty for this machine.
-        note: a sentence for the user, such as about an old file that names a cluster which is gone; may be empty.
-    """
-
-    address: str | None = None
-    origin: str = ""
-    note: str = ""
+    address: str | None = None  # what Ray is asked to join; None to start it on this machine
+    origin: str = ""  # what names the address; empty for this machine
+    note: str = ""  # for the user, such as about an old file that names a cluster which is gone
 
     def __str__(self) -> str:
         return "this machine" if self.address is None else f"{self.address}, from {self.origin}"
 
 
 def find_target(asked: str | None, environment: Mapping[str, str]) -> Target:
-    """Choose the Ray that the command uses, and make sure that something answers at its address.
-
-    Args:
-        asked: the option ``--address``; None if it was not given.
-        environment: the environment variables.
+    """Choose the Ray for an option ``--address`` and environment variables, and make sure that something answers there.
 
     Raises:
         ClusterError: the address is none, or no Ray answers there; found within some seconds.

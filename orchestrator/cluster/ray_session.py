@@ -215,12 +215,16 @@ def joined(target: Target, nodes: list[dict[str, float]]) -> str:
     return f"joined the Ray cluster at {target.address} ({of}){unasked}"
 
 
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what it was raised from, one after another."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def _reason(error: BaseException, target: Target) -> str:
     """What went wrong, in Ray's words; a refused token is behind other errors, or makes Ray hang up."""
-    causes = [error]
-    while following := causes[-1].__cause__ or causes[-1].__context__:
-        causes.append(following)
-    if any("authentication" in type(cause).__name__.lower() for cause in causes):
+    if any("authentication" in type(cause).__name__.lower() for cause in causes(error)):
         return "the cluster asks for another token; see docs/cluster.md for RAY_AUTH_MODE and RAY_AUTH_TOKEN"
     if target.address is not None and re.search("failed to connect|timed out", str(error), re.IGNORECASE):
         return f"{str(error).rstrip('. ')}; {OTHER_MODE.format(os.environ.get(MODE, 'not set'))}"

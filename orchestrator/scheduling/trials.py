@@ -34,23 +34,15 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class TrialConfig:
-    """What Tune hands to the driver of a trial, as ``config["trial"]``, in plain values: it replaces objects by placeholders.
-
-    Attributes:
-        sweep: the folder of the sweep's results.
-        data_root: the folder under which data sets lie.
-        timeout: seconds to wait for a process that does not start.
-        every_round: whether every round is reported by itself, because a scheduler may stop the trial after each.
-        title: the sweep and the trial's swept values, as Ray's dashboard shows them.
-    """
+    """What Tune hands to the driver of a trial, as ``config["trial"]``, in plain values: Tune replaces objects."""
 
     identity: TrialIdentity
-    sweep: str
-    data_root: str
+    sweep: str  # the folder of the sweep's results
+    data_root: str  # the folder under which data sets lie
     placement: Placement
-    timeout: float
-    every_round: bool
-    title: str = ""
+    timeout: float  # seconds to wait for a process that does not start
+    every_round: bool  # whether every round is reported by itself, because a scheduler may stop the trial after each
+    title: str = ""  # the sweep and the trial's swept values, as Ray's dashboard shows them
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> TrialConfig:

@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 from collections import Counter, namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +20,7 @@ from ray.tune.search import Searcher
 
 from orchestrator.cluster.address import StallError
 from orchestrator.cluster.placement import Placement, concurrent_trials
+from orchestrator.cluster.ray_session import causes
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Asha, Tune
 from orchestrator.results.paths import Folder
@@ -313,7 +314,7 @@ def _fit(
         if refused := _refused(error, folder):
             raise refused from None
         # Tune knows the error of an actor that has died, and ends itself at one that Ray has ended for lack of memory.
-        killed = next((cause for cause in _causes(error) if isinstance(cause, OutOfMemoryError)), None)
+        killed = next((cause for cause in causes(error) if isinstance(cause, OutOfMemoryError)), None)
         if killed is None:
             raise
         callback.on_killed(str(killed))
@@ -323,16 +324,9 @@ def _fit(
 
 def _refused(error: BaseException, folder: Folder) -> WriteError | None:
     """What the disk has refused, to `TuneCallback` or to Tune, which wraps it; None if it was something else."""
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, WriteError):
             return cause
         if isinstance(cause, OSError) and cause.errno in REFUSALS:
             return write_error(Path(cause.filename or folder.path / TUNE_FOLDER), "could not be written", cause)
     return None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and what it was raised from, one after another."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -57,35 +57,23 @@ READING = (
 
 @dataclass(frozen=True)
 class Projection:
-    """What MLflow should have of one run, times in milliseconds since 1970.
+    """What MLflow should have of one run, times in milliseconds since 1970."""
 
-    Attributes:
-        manifest: a hash of all that this was made of.
-        status: MLflow's word for how it ended.
-        inputs: the data sets that it has read.
-        files: artifacts, each with its folder among them.
-        tables: Parquet files that its page shows as tables.
-        rounds: the values of its metrics in each round.
-        finals: the final values.
-        pictures: figures that its note shows.
-        first: of a sweep, the metrics that come first.
-    """
-
-    manifest: str
+    manifest: str  # a hash of all that this was made of
     name: str
-    status: str
+    status: str  # MLflow's word for how it ended
     started: int
     ended: int
     params: Mapping[str, str]
     tags: Mapping[str, str]
     note: str
-    inputs: Sequence[Dataset]
-    files: Sequence[tuple[Path, str]]
-    tables: Sequence[Path]
-    rounds: Sequence[Metric] = ()
+    files: Sequence[tuple[Path, str]]  # artifacts, each with its folder among them
+    tables: Sequence[Path]  # Parquet files that its page shows as tables
+    inputs: Sequence[Dataset] = ()  # the data sets that it has read
+    rounds: Sequence[Metric] = ()  # the values of its metrics in each round
     finals: Sequence[Metric] = ()
-    pictures: Sequence[Path] = ()
-    first: Sequence[str] = ()
+    pictures: Sequence[Path] = ()  # figures that its note shows
+    first: Sequence[str] = ()  # of a sweep, the metrics that come first
 
 
 def sweep_manifest(folder: Folder) -> str:
@@ -176,7 +164,6 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         params={},
         tags={**_shown_tags({}), "status": word, **verdicts},
         note=note,
-        inputs=[],
         files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
         tables=[folder.table] if folder.table.is_file() else [],
         pictures=pictures,

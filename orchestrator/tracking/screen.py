@@ -32,23 +32,15 @@ DASH = "–"
 
 @dataclass
 class ScreenTrial:
-    """One trial on the screen; its times are those of the screen's clock, in seconds.
-
-    Attributes:
-        status: waiting, running, or the status with which it ended.
-        done: the number of completed rounds.
-        seen: how many of them were completed since the screen began.
-        values: the latest value of every metric; the final metrics once the trial has ended.
-        note: a short message, such as what it is waiting for.
-    """
+    """One trial on the screen; its times are those of the screen's clock, in seconds."""
 
     title: str
     rounds: int
-    status: str = "waiting"
-    done: int = 0
-    seen: int = 0
-    values: dict[str, float] = field(default_factory=dict)
-    note: str = ""
+    status: str = "waiting"  # waiting, running, or the status with which it ended
+    done: int = 0  # completed rounds
+    seen: int = 0  # those of them since the screen began
+    values: dict[str, float] = field(default_factory=dict)  # the latest value of every metric, at the end the final one
+    note: str = ""  # such as what it is waiting for
     began: float | None = None
     ended: float | None = None
 

@@ -43,15 +43,10 @@ BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
 
 
 class MlflowSweep:
-    """A sweep in MLflow.
+    """The sweep in ``folder`` in MLflow, with the artifacts of all sweeps in ``artifacts``; None: a server decides.
 
     Attributes:
         experiment: MLflow's id of the sweep's experiment, which is made if there is none.
-
-    Args:
-        folder: the results folder of the sweep, with its identity.
-        client: the connection to MLflow.
-        artifacts: where the artifacts of all sweeps are kept; None: a server decides.
     """
 
     def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:

@@ -57,7 +57,6 @@ class Tracker:
         results: the folder of all sweeps; the sweep's own folder is ``results / sweep_name``.
         tracking_uri: an MLflow server; None for MLFLOW_TRACKING_URI, or else the store in ``results``.
         say: is called, also from the thread, with a sentence, once for each kind of trouble.
-        with_models: whether the trained models of trials are sent, too.
     """
 
     def __init__(
