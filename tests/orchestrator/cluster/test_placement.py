@@ -62,20 +62,11 @@ def test_what_cannot_be_placed_is_told_with_its_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "fits"),
-    [
-        ([8], True),
-        ([4, 4], True),
-        ([3, 3, 2], False),
-        ([2, 2, 2, 2], True),
-        ([7], False),
-        ([1] * 8, False),
-        ([], False),
-    ],
+    ("nodes", "fits"), [([8], True), ([4, 4], True), ([3, 3, 2], False), ([2] * 4, True), ([1] * 8, False), ([], False)]
 )
 def test_a_bundle_lies_on_one_node(nodes, fits):
-    found = misfit(place(client_actors=4, threads=2), [{"CPU": float(cpus)} for cpus in nodes])
-    assert (found is None) == fits
+    misfits = misfit(place(client_actors=4, threads=2), [{"CPU": float(cpus)} for cpus in nodes])
+    assert (misfits is None) == fits
 
 
 @pytest.mark.parametrize("sharing", [*range(1, 20), 93, 99, 105])
@@ -90,32 +81,19 @@ def test_as_many_actors_as_share_a_gpu_fit_on_one(sharing):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted", "trials"),
-    [
-        ([12], "auto", 3),
-        ([12], 2, 2),
-        ([12], 9, 3),
-        ([15], "auto", 3),
-        ([4, 4, 4], "auto", 3),
-        ([3, 3, 3, 3], "auto", 2),  # twelve CPUs, but each node holds one bundle of two
-        ([1], "auto", 1),
-    ],
+    ("cpus", "wanted", "trials"),
+    [([12], "auto", 3), ([12], 2, 2), ([12], 9, 3), ([15], "auto", 3), ([3, 3, 3, 3], "auto", 2), ([1], "auto", 1)],
 )
-def test_as_many_trials_run_as_fit_and_no_more_than_wanted(nodes, wanted, trials):
-    found = place(client_actors=2, threads=2)
-    assert concurrent_trials(found, [{"CPU": float(cpus)} for cpus in nodes], wanted) == trials
+def test_as_many_trials_run_as_fit_and_no_more_than_wanted(cpus, wanted, trials):
+    """Each node of three CPUs holds one bundle of two."""
+    assert concurrent_trials(place(client_actors=2, threads=2), [{"CPU": float(cpu)} for cpu in cpus], wanted) == trials
 
 
-@pytest.mark.parametrize(
-    ("nodes", "trials"),
-    [
-        ([{"CPU": 64.0, "GPU": 1.0}], 2),
-        ([{"CPU": 64.0, "GPU": 1.0}, {"CPU": 64.0}], 2),
-        ([{"CPU": 3.0, "GPU": 8.0}], 1),
-    ],
-)
-def test_the_scarcest_resource_decides_how_many_trials_run(nodes, trials):
-    assert concurrent_trials(place("cuda", client_actors=1, clients_per_gpu=4), nodes, "auto") == trials
+@pytest.mark.parametrize(("node", "trials"), [({"CPU": 64.0, "GPU": 1.0}, 2), ({"CPU": 3.0, "GPU": 8.0}, 1)])
+def test_the_scarcest_resource_decides_how_many_trials_run(node, trials):
+    nodes = [node, {"CPU": 64.0}]
+    gpus = place("cuda", client_actors=1, clients_per_gpu=4)
+    assert concurrent_trials(gpus, nodes, "auto") == trials
 
 
 @given(counts, counts, st.lists(st.integers(0, 30), max_size=5), counts)

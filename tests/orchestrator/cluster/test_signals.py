@@ -67,13 +67,18 @@ def test_a_signal_interrupts_once_and_its_number_is_in_the_exit_code(number, cod
 
 
 @pytest.mark.parametrize("number", ASKED)
-def test_what_is_ignored_stays_ignored(number):
+def test_what_is_ignored_stays_ignored_and_what_is_another_s_stays_his(number):
     signal.signal(number, signal.SIG_IGN)
     with heeded() as asked, own_signals():
         os.kill(os.getpid(), number)
         time.sleep(0.01)
-    assert asked.number is None
-    assert signal.getsignal(number) == signal.SIG_IGN
+    assert asked.number is None and signal.getsignal(number) == signal.SIG_IGN
+    signal.signal(number, signal.SIG_DFL)
+    with (
+        own_signals()
+    ):  # in a process without a handling of its own, such as a notebook, Ray's shuts its processes down
+        signal.signal(number, print)
+    assert signal.getsignal(number) is print
 
 
 def test_a_thread_heeds_nothing_and_its_code_is_that_of_control_c():
@@ -95,15 +100,7 @@ def test_what_ray_puts_in_place_of_our_handling_is_undone():
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         with pytest.raises(KeyboardInterrupt):
             ask(signal.SIGTERM)
-    assert (asked.number, asked.code(130)) == (signal.SIGTERM, 143)
-
-
-def test_a_process_without_a_handling_of_its_own_keeps_rays():
-    """Such as a notebook: Ray's shuts its processes down."""
-    mine = lambda *_: None  # noqa: E731
-    with own_signals():
-        signal.signal(signal.SIGTERM, mine)
-    assert signal.getsignal(signal.SIGTERM) is mine
+    assert asked.code(130) == 143
 
 
 def test_what_is_started_meanwhile_does_not_hear_of_a_closed_terminal():
