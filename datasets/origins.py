@@ -63,7 +63,7 @@ def of(module: str) -> Origin:
         spec = None
     for name in names:
         if spec and not spec.has_location:  # a package without __init__, which is searched without being imported
-            spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+            spec = PathFinder.find_spec(name.rpartition(".")[2], spec.submodule_search_locations)
     if spec is None:
         return Origin("elsewhere" if module in sys.modules else "nowhere")
     return _of_file(Path(spec.origin).resolve()) if spec.has_location and spec.origin else Origin("elsewhere")
