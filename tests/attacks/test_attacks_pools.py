@@ -9,6 +9,7 @@ import pytest
 from attacks import _halves
 from attacks.calibrated_mia import Config
 from attacks.interfaces import Pool
+from datasets import ungrouped
 from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import Roles
 from orchestrator.trial.random_streams import stream as of_run
@@ -160,7 +161,7 @@ def people(own: int = 0) -> Federation:
     )
     subjects = np.concatenate([np.repeat(np.arange(CLIENTS), size), np.repeat(CLIENTS + np.arange(CLIENTS), 2 * each)])
     source = Source("people", 4, Examples(x, y), Examples(x[:0], y[:0]), subjects=subjects)
-    return roles.federation(source)
+    return ungrouped.ungrouped_federation(source, roles)
 
 
 def test_records_of_other_people_are_held_back_for_nobody():
