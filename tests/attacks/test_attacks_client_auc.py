@@ -146,15 +146,6 @@ def test_for_one_attacker_the_interval_is_that_of_delong_by_pairs() -> None:
     assert (value, low, high) == pytest.approx((wins.mean(), wins.mean() - reach, wins.mean() + reach), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", MEASURED)
-def test_attackers_that_agree_know_no_more_than_one(name: str) -> None:
-    rng = np.random.default_rng(3)
-    scores, member = rng.normal(size=60), np.arange(60) < 30
-    one = successes(scores[None], np.ones((1, 60), bool), member).mean[name]
-    five = successes(np.tile(scores, (5, 1)), np.ones((5, 60), bool), member).mean[name]
-    assert five == pytest.approx(one)
-
-
 @pytest.mark.parametrize(("name", "shift"), [("auc", 0.0), ("auc", 1.0), ("balanced_accuracy", 1.0)])
 def test_the_interval_holds_the_truth_in_nineteen_of_twenty_federations(name: str, shift: float) -> None:
     """Six attackers with thresholds of their own ask about the same examples; AUC of N(shift, 1) against N(0, 1)."""

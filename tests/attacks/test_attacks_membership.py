@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from attacks.metrics import client_risk, membership
+from algorithms.auditing.epsilon import estimate_of_auc, estimate_of_rates
+from attacks.metrics import client_risk, disparity, membership
 from attacks.metrics.client_risk import Attacked, client_risks
 from attacks.metrics.membership import Outputs, balanced_accuracy
+from attacks.metrics.success import Success, epsilon_of_auc_by_chance, epsilon_of_tpr_by_chance
 
 
 @st.composite
@@ -62,15 +66,6 @@ def test_the_tuned_threshold_is_as_good_as_any(case):
     assert membership.balanced_accuracy(scores - tuned, member) == pytest.approx(accuracy(tuned))
 
 
-def test_a_threshold_lies_between_the_scores_that_it_parts():
-    member = np.array([True, True, False, False])
-    assert membership.best_threshold(np.array([4.0, 3.0, 1.0, 0.0]), member) == 2.0
-    assert membership.best_threshold(np.full(4, 7.0), member) == 7.0
-    neighbors = np.array([np.nextafter(1.0, 2.0), 1.0])
-    tuned = membership.best_threshold(neighbors, np.array([True, False]))
-    assert ((neighbors >= tuned) == [True, False]).all()
-
-
 def test_every_measure_by_hand():
     """Three times the scores 3, 1, -1, -2 of members against 2, -3, -4, -5 of non-members."""
     scores = np.tile([3.0, 1.0, -1.0, -2.0, 2.0, -3.0, -4.0, -5.0], 3)
@@ -100,16 +95,6 @@ def test_a_rate_at_few_false_positives_needs_nonmembers_that_show_it_and_few_tha
     assert found(11)["auc"] == pytest.approx(1 - 0.011 / 2)
 
 
-@pytest.mark.parametrize(
-    ("scores", "members"),
-    [([1.0] + 9 * [-1.0], 1), (12 * [1.0], 12), (12 * [1.0], 0), ([np.nan] + 40 * [1.0], 20)],
-    ids=["nine non-members", "members alone", "non-members alone", "no number"],
-)
-def test_of_too_few_examples_and_of_no_number_nothing_is_known(scores, members):
-    found = membership.measure(np.array(scores), np.arange(len(scores)) < members)
-    assert set(found) == set(membership.MEASURES) and np.isnan(list(found.values())).all()
-
-
 @settings(deadline=None)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_signals_are_those_of_the_softmax(classes, seed):
@@ -119,13 +104,6 @@ def test_signals_are_those_of_the_softmax(classes, seed):
     np.testing.assert_allclose(membership.probabilities(logits).sum(axis=1), 1)
     np.testing.assert_allclose(membership.losses(logits, labels), -np.log(true), rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(membership.confidences(logits, labels), np.log(true / (1 - true)), rtol=1e-6, atol=1e-6)
-
-
-def test_confidences_tell_examples_apart_where_the_softmax_is_saturated():
-    logits, labels = np.array([[300.0, 0.0], [400.0, 0.0]], np.float32), np.zeros(2, np.int64)
-    assert membership.confidences(logits, labels).tolist() == [300.0, 400.0]
-    first, second = membership.losses(logits, labels)
-    assert first > second > 0
 
 
 def test_the_confidence_attack_has_a_threshold_for_each_class():
@@ -185,20 +163,6 @@ def test_a_tpr_at_a_small_fpr_by_chance_is_that_of_exchangeable_scores(nonmember
         assert expected == 2 / 101 > 0.0195  # nearly twice the false positive rate that is seen
 
 
-def test_by_chance_is_what_it_is_against_very_many_nonmembers_or_against_none():
-    assert membership.by_chance(10**7) == pytest.approx(membership.CHANCE, rel=1e-3)
-    assert np.isnan(membership.tpr_by_chance(0, 0.01)) and membership.by_chance(0)["auc"] == 0.5
-    assert membership.tpr_by_chance(2900, 0.01) == 30 / 2901  # 0.01 x 2900 is below 29 in floating point
-
-
-@pytest.mark.parametrize("n", [10, 80, 700, 5000, 200_000])
-def test_equal_numbers_are_one_binomial_however_large(n):
-    """2n heads in a row: the accuracy is Bin(2n, 1/2) / 2n."""
-    limits = 0.5 + np.array([-2, -0.3, 0, 0.5, 1, 2, 3]) / np.sqrt(n)
-    expected = stats.binom.sf(np.floor(limits * 2 * n + 1e-6), 2 * n, 0.5)
-    np.testing.assert_allclose(client_risk.guessing(n, n, limits), expected, rtol=1e-6, atol=1e-12)
-
-
 @settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 50))
 def test_an_accuracy_that_equals_the_limit_does_not_exceed_it(members, nonmembers):
@@ -256,3 +220,93 @@ def test_the_risk_of_all_is_that_of_the_model_and_of_none_is_unknown() -> None:
     joined = Attacked.join([everybody.of(np.array(one)) for one in ([True, False, False], [False, True, True])])
     assert joined.accuracy == pytest.approx(everybody.accuracy)
     assert np.isnan(Attacked.join([]).accuracy)
+
+
+shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+
+
+@given(shares)
+def test_disparities_are_those_of_the_slow_definitions(values):
+    n, mean = len(values), sum(values) / len(values)
+    pairs = sum(abs(a - b) for a in values for b in values)
+    assert disparity.mad(values) == pytest.approx(pairs / n**2, abs=1e-12)
+    assert disparity.eod(values) == max(values) - min(values)
+    if mean > 1e-6:
+        gini = pairs / (2 * n**2 * mean)
+        assert disparity.sen_welfare(values) == pytest.approx(mean * (1 - gini), abs=1e-12)
+        variance = sum((value - mean) ** 2 for value in values) / n
+        assert disparity.cov(values) == pytest.approx(variance**0.5 / mean, abs=1e-9)
+        jain = sum(values) ** 2 / (n * sum(value**2 for value in values))
+        assert disparity.fairness_index(disparity.cov(values)) == pytest.approx(jain)
+
+
+def test_what_is_undefined_is_nan_and_warns_of_nothing():
+    with np.errstate(all="raise"):
+        assert np.isnan(disparity.cov([0.0, 0.0]))
+        assert np.isnan(disparity.fairness_index(disparity.cov([0.0, 0.0])))
+        assert disparity.sen_welfare([0.0, 0.0]) == 0
+        for bad in (float("nan"), float("inf")):
+            for measure in (disparity.cov, disparity.eod, disparity.mad, disparity.sen_welfare):
+                assert np.isnan(measure([1.0, bad]))
+
+
+def test_many_federations_at_once_have_the_disparities_of_each_alone():
+    many = np.random.default_rng(0).random((3, 5, 7))
+    many[0, 0], many[1, 1, 2] = 0, np.nan
+    for measure in (disparity.cov, disparity.eod, disparity.mad, disparity.sen_welfare):
+        each = [[measure(own) for own in some] for some in many]
+        np.testing.assert_array_equal(measure(many), each)
+
+
+@given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_the_interval_is_scipys_and_holds_the_share(drawn):
+    hits, n = drawn
+    theirs = stats.binomtest(hits, n).proportion_ci(method="wilson")
+    low, high = disparity.wilson(hits, n)
+    assert (float(low), float(high)) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert 0 <= low <= hits / n <= high <= 1
+
+
+NOWHERE = dict.fromkeys(membership.MEASURES, (math.nan, math.nan))
+
+
+def test_the_measures_of_a_membership_attack_are_those_of_an_example():
+    rng = np.random.default_rng(0)
+    member = np.arange(600) < 300
+    success = Success.of(rng.normal(member * 1.0, 1) - 0.5, member, rng)
+    rows = {row.metric: row for row in success.epsilons("risk")}
+    assert list(rows) == ["epsilon_record", "epsilon_record_at_1_fpr", "epsilon_record_most"]  # too few for 0.1 %
+    of_auc, strict = rows["epsilon_record"], rows["epsilon_record_at_1_fpr"]
+    assert of_auc.low < of_auc.value < of_auc.high and of_auc.chance == epsilon_of_auc_by_chance(300, 300)
+    assert of_auc.value == pytest.approx(estimate_of_auc(success.values["auc"]).epsilon)
+    # At the expected false positive rate: 3 of 300 may be above the threshold.
+    assert strict.value == pytest.approx(estimate_of_rates(success.values["tpr_at_1_fpr"], 4 / 301).epsilon)
+    assert strict.chance == epsilon_of_tpr_by_chance(300, 300, 0.01)
+    certain = 0.05 ** (1 / 600)  # with which 600 guesses may all be right; delta takes a little of it
+    assert rows["epsilon_record_most"].value == pytest.approx(math.log(certain / (1 - certain)), abs=0.03)
+    nothing = Success(dict.fromkeys(membership.MEASURES, math.nan), NOWHERE, 0, 0).epsilons("risk")
+    assert all(math.isnan(row.value) for row in nothing) and len(nothing) == 2
+
+
+@pytest.mark.parametrize(("members", "nonmembers"), [(200, 200), (30, 150), (8, 120), (2, 100)])
+def test_the_epsilon_of_an_example_by_chance_is_the_mean_over_exchangeable_scores(members, nonmembers):
+    """Through the measures, as a run has them; an estimate is never below 0, so its mean is above."""
+    rng, member = np.random.default_rng(members), np.arange(members + nonmembers) < members
+    values, chance = {}, {}
+    for _ in range(400):
+        measured = membership.measure(rng.random(len(member)), member)
+        for row in Success(measured, NOWHERE, members, nonmembers).epsilons("risk")[:2]:
+            values.setdefault(row.metric, []).append(row.value)
+            chance[row.metric] = row.chance
+    assert list(values) == ["epsilon_record", "epsilon_record_at_1_fpr"]
+    for metric, estimates in values.items():
+        known = np.array([value for value in estimates if not math.isnan(value)])
+        assert chance[metric] > 0.1
+        assert abs(known.mean() - chance[metric]) < 3.5 * known.std() / np.sqrt(len(known)), metric
+
+
+def test_an_epsilon_by_chance_is_the_same_either_way_and_falls_with_the_number_of_examples():
+    drawn, normal = epsilon_of_auc_by_chance(19, 400), epsilon_of_auc_by_chance(20, 400)
+    assert epsilon_of_auc_by_chance(400, 20) == normal < drawn < 1.06 * normal  # from one formula to the other
+    assert epsilon_of_auc_by_chance(20_000, 20_000) < 0.02 and epsilon_of_tpr_by_chance(20_000, 20_000, 0.01) < 0.05
+    assert math.isnan(epsilon_of_auc_by_chance(0, 50)) and math.isnan(epsilon_of_tpr_by_chance(1, 100, 0.01))
