@@ -5,8 +5,7 @@
 
 Every network here consists of a few parallel branches of ReLU layers, joined by one linear output layer, so the forward
 and backward pass fit on a page. They are written in NumPy because a step is so small that most of its time would be the
-overhead of an autograd engine: the plain network trains in less than a third of the time of PyTorch's fused optimizer
-(one CPU thread).
+overhead of an autograd engine: the plain network trains in less than a third of the time of PyTorch's fused optimizer.
 """
 
 from __future__ import annotations
@@ -87,11 +86,11 @@ def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
             attacks[label] = _one_for_all(MLP, own, rng)
 
     def scores(outputs: Outputs) -> Doubles:
-        found = np.zeros(len(outputs))
+        odds = np.zeros(len(outputs))
         for label, attack in attacks.items():
-            own = outputs.labels == label
-            found[own] = attack(outputs[own])
-        return found
+            of_class = outputs.labels == label
+            odds[of_class] = attack(outputs[of_class])
+        return odds
 
     return scores
 

@@ -3,7 +3,7 @@
 * On models: the cluster models as the server sends them out at the start of a round, and after the last one.
 * On updates: the clients' trained models before they are aggregated.
 * By replicas: whole federations that are trained in addition to the run and compared.
-* By halves: replicas of the run, each trained on a random half of every client's records.
+* By halves: replicas of the run, each trained on a random half of every client's examples.
 
 An attack lists its kinds in ``KINDS``; it may have several.
 """
@@ -49,7 +49,7 @@ class Cluster:
     data: Federation
     number: int  # of the model
     # Ids of the clients that have trained this model and no other one since, also if they were absent in the last rounds;
-    # if there are none, of those who were the last. Their records are the model's members.
+    # if there are none, of those who were the last. Their examples are the model's members.
     clients: Ints
     # Ids of the clients that use another model now, although they had chosen this one before risk counted.
     left: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -121,18 +121,18 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The n records of all clients that are attacked, in the order of the clients, each with an even number of them."""
+    """The n examples of all clients that are attacked, in the order of the clients, each with an even number of them."""
 
     examples: Examples  # ready for the model, transformed as their owners' are
     owner: Ints  # [n]
     trained: NDArray[np.bool_]  # [n] whether it is a training example of the run itself; the others were held back
-    strengths: Floats  # [n] of the records' transforms
+    strengths: Floats  # [n] of the examples' transforms
 
     def __len__(self) -> int:
         return len(self.owner)
 
     def federation(self, data: Federation, inside: NDArray[np.bool_]) -> Federation:
-        """Return the run's federation ``data`` in which each client trains on its records that are ``inside`` [n]."""
+        """Return the run's federation ``data`` in which each client trains on its examples that are ``inside`` [n]."""
         sizes = np.bincount(self.owner[inside], minlength=data.clients)
         offsets = np.append(0, np.cumsum(sizes)).astype(np.int64)
         strengths = self.strengths[inside]
@@ -141,17 +141,17 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the models of replicas, and of the run itself, say of the records of a pool.
+    """What the models of replicas, and of the run itself, say of the examples of a pool.
 
     The confidence in the true class is ``ln p_y - ln(1 - p_y)`` (`attacks.metrics.membership.confidences`), in the model
-    that the record's owner uses.
+    that the example's owner uses.
     """
 
     pool: Pool
-    inside: NDArray[np.bool_]  # [replicas, n] who trained on which record; replicas 2i and 2i + 1 are complementary
+    inside: NDArray[np.bool_]  # [replicas, n] who trained on which example; replicas 2i and 2i + 1 are complementary
     confidence: Doubles  # [replicas, n] of each replica's models
     own: Doubles  # [n] confidence of the run's final models
-    model: Ints  # [n] number of the model that the record's owner uses
+    model: Ints  # [n] number of the model that the example's owner uses
     names: tuple[str, ...]  # of the models
     groups: Ints  # [n] index of the owner's true group in ``group_names``
     group_names: tuple[str, ...]
@@ -204,11 +204,11 @@ class Scores:
     """The scores of single examples, one row for each attack and attacked example; without rows by default."""
 
     attack: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, np.str_))  # [n] its name
-    # [n] owner of the example; for a held-out one from whom it was held out, or whose transform it wears; -1: nobody.
+    # [n] owner of the example; for a held-out one from whom it was held out, or whose transform it has; -1: nobody.
     client: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     member: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))  # [n] whether it was trained on
     score: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # [n] 0 or more is the decision "member"
-    # [n] whether the example belongs to the comparison of clients that left the model: one of their records (``member``),
+    # [n] whether the example belongs to the comparison of clients that left the model: one of their examples (``member``),
     # or a held-out example that looks like theirs. None: there are none.
     left: NDArray[np.bool_] | None = None
     target: NDArray[np.str_] | None = None  # [n] the attacked model, such as "run" or "replica 0"; None: there is one
@@ -363,7 +363,7 @@ class ReplicaAttack(Attack, Protocol):
 
 
 class HalvesAttack(Attack, Protocol):
-    """An attack that trains replicas of the run on random halves of every client's records.
+    """An attack that trains replicas of the run on random halves of every client's examples.
 
     All replicas start from the run's initial models and replay who trained which model in which round; their batches
     and their noise are their own.
@@ -372,12 +372,12 @@ class HalvesAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def pool(config: Any, data: Federation, stream: Stream) -> Pool:
-        """Return the records that are attacked. Raises DataError if the data are unsuitable for the attack."""
+        """Return the examples that are attacked. Raises DataError if the data are unsuitable for the attack."""
 
     @staticmethod
     @abstractmethod
     def halves(config: Any, pool: Any, stream: Stream) -> NDArray[np.bool_]:
-        """Return which records each replica trains on, [replicas, n]; replicas 2i and 2i + 1 are complementary."""
+        """Return which examples each replica trains on, [replicas, n]; replicas 2i and 2i + 1 are complementary."""
 
     @staticmethod
     @abstractmethod

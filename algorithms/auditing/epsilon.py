@@ -43,8 +43,7 @@ def epsilon_gdp(mu: float, delta: float) -> float:
     >>> round(epsilon_gdp(2.0, 1e-5), 4), epsilon_gdp(-0.1, 1e-5)
     (9.9973, 0.0)
 
-    Raises:
-        ValueError: ``delta`` is 0 (no Gaussian mechanism has an epsilon then) or not below 1.
+    Raises ValueError if ``delta`` is 0 (no Gaussian mechanism has an epsilon then) or not below 1.
     """
     from dp_accounting import get_epsilon_gaussian
 
@@ -94,13 +93,6 @@ def mu_of_auc(auc: float) -> float:
     return math.sqrt(2) * float(ndtri(auc))
 
 
-def mu_of_rates(true_positive: float, false_positive: float) -> float:
-    """Compute the mu of two normal distributions of equal deviation that an attack separates with these two rates."""
-    from scipy.special import ndtri
-
-    return float(ndtri(true_positive)) - float(ndtri(false_positive))
-
-
 def estimate_of_auc(
     auc: float, low: float = math.nan, high: float = math.nan, comparisons: int = 0, either_way: bool = False
 ) -> Estimate:
@@ -110,14 +102,9 @@ def estimate_of_auc(
     >>> [round(estimate.epsilon, 3) for estimate in estimates]
     [4.377, 0.0, 1.377]
 
-    Args:
-        auc: the area under the ROC curve.
-        low: the lower end of its interval.
-        high: the upper end.
-        comparisons: number of pairs of scores behind the AUC. A perfect one counts as half a comparison short of it, so
-            that the estimate is finite; 0: it does not.
-        either_way: whether the attacker may decide the other way round, as where it is not known beforehand which scores
-            are the higher ones. The interval then begins at 0 if an AUC of 1/2 is in it.
+    With so many ``comparisons`` of scores behind it, a perfect AUC counts as half a comparison short of it, so that the
+    estimate is finite. An attacker may decide ``either_way`` where it is not known beforehand which scores are the higher
+    ones. The interval then begins at 0 if an AUC of 1/2 is in it.
     """
     nearest = 0.5 / comparisons if comparisons else 0.0
     if either_way and auc < 0.5:
@@ -135,8 +122,10 @@ def estimate_of_rates(
     >>> round(estimate_of_rates(0.0923, 0.01).epsilon, 2)
     4.38
     """
-    rates = (true_positive, low, high)
-    return Estimate(*(epsilon_gdp(mu_of_rates(rate, false_positive), DELTA) for rate in rates))
+    from scipy.special import ndtri
+
+    mus = (float(ndtri(rate)) - float(ndtri(false_positive)) for rate in (true_positive, low, high))
+    return Estimate(*(epsilon_gdp(mu, DELTA) for mu in mus))
 
 
 def epsilon_of_rates(false_positive: float, false_negative: float, delta: float) -> float:
@@ -145,8 +134,7 @@ def epsilon_of_rates(false_positive: float, false_negative: float, delta: float)
     >>> round(epsilon_of_rates(0.01, 0.5, 0.0), 3), epsilon_of_rates(0.5, 0.5, 0.0)
     (3.912, 0.0)
 
-    Returns:
-        Epsilon, at least 0; infinity if one error never happens.
+    It is infinite if one error never happens.
     """
     pairs = ((false_positive, false_negative), (false_negative, false_positive))
     limits = [
@@ -161,8 +149,7 @@ def epsilon_two_gaussians(mean: float, sd: float, other_mean: float, other_sd: f
     >>> round(epsilon_two_gaussians(0.0, 1.0, 2.0, 1.0, 1e-5), 4)
     9.9973
 
-    Raises:
-        ValueError: ``delta`` is not above 0 and below 1.
+    Raises ValueError if ``delta`` is not above 0 and below 1.
     """
     from scipy.optimize import brentq
 

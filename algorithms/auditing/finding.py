@@ -104,12 +104,9 @@ def separation(inside: Doubles, outside: Doubles, unequal: bool = True, skipped:
 
     It is infinite if those that are out are all alike, and those that are in are not like them.
 
-    Args:
-        inside: scores of the canaries that were in.
-        outside: scores of the others.
-        unequal: whether the deviations may differ. They differ where a canary takes part in some rounds only, which
-            widens its scores and is no other kind of noise; there they count as equal.
-        skipped: factor of squared mu for rounds that were not audited.
+    The deviations may be ``unequal``. They differ, too, where a canary takes part in some rounds only, which widens its
+    scores and is no other kind of noise; there they count as equal. For rounds that were not audited, squared mu is
+    multiplied by ``skipped``.
     """
     from scipy.stats import levene
 
@@ -160,13 +157,9 @@ def find(
     Rounds that were not audited are taken to tell as much as those that were: mu grows with the root of their number. The
     certified bound counts audited rounds alone.
 
-    Args:
-        canaries: the scores, as `algorithms.engine.canary_audit` leaves them.
-        j: index of the model.
-        delta: the delta of the claim.
-        claimed: the claimed epsilon, from which the number of guesses is chosen; None if nothing is claimed.
-        opposite: whether canaries that are out sent the opposite; the directions without a canary then count as neither.
-        sampled: whether canaries took part in some rounds only, which widens their scores.
+    The number of guesses is chosen from the epsilon that is ``claimed`` at ``delta``; None if nothing is. If canaries that
+    are out sent the ``opposite``, the directions without a canary count as neither. They are ``sampled`` if they took part
+    in some rounds only, which widens their scores.
     """
     if not canaries or not canaries["audited"][j]:
         return None

@@ -51,17 +51,13 @@ class References:
     inside: Bools  # [models, n] who was trained on the record
     kind: Ints  # [n] number of the model that a record belongs to; RMIA compares records of one kind
 
-    @property
-    def log_p(self) -> Doubles:
-        """ln p_y, [models, n]."""
-        return log_probability(self.phi)
-
-    def out(self) -> Doubles:
-        """Return the log of the mean of p_y over the models that were out, [n]."""
-        return _log_mean(self.log_p, ~self.inside)
+    def log_mean(self, chosen: Bools) -> Doubles:
+        """Return the log of the mean of p_y over the models that are ``chosen`` [models, n] for each example, [n]."""
+        total = np.logaddexp.reduce(np.where(chosen, log_probability(self.phi), -np.inf), axis=0)
+        return np.asarray(total - np.log(chosen.sum(axis=0)))
 
     def own(self, variance: Variance) -> bool:
-        """Return whether a record's own deviations are used."""
+        """Return whether an example's own deviations are used."""
         return len(self.phi) >= FEWEST_OWN if variance == "auto" else variance == "own"
 
 
@@ -122,12 +118,12 @@ def lira_offline(target: Doubles, references: References, variance: Variance = "
 
 def base(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
     """Score records with BASE online (Lassila et al. 2025): ln p_y, less the log of its mean over the references."""
-    return log_probability(target) - _log_mean(references.log_p, np.ones_like(references.inside))
+    return log_probability(target) - references.log_mean(np.ones_like(references.inside))
 
 
 def base_offline(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
     """Score records with BASE offline (Lassila et al. 2025), from the references that were out alone."""
-    return log_probability(target) - OFFLINE_BASE * references.out()
+    return log_probability(target) - OFFLINE_BASE * references.log_mean(~references.inside)
 
 
 def rmia(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
@@ -137,7 +133,7 @@ def rmia(target: Doubles, references: References, variance: Variance = "auto") -
 
 def rmia_offline(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
     """Score records with RMIA offline (Zarifzadeh et al. 2024), with a linear guess of what models in would say."""
-    expected = ((1 + OFFLINE_RMIA) * np.exp(references.out()) + 1 - OFFLINE_RMIA) / 2
+    expected = ((1 + OFFLINE_RMIA) * np.exp(references.log_mean(~references.inside)) + 1 - OFFLINE_RMIA) / 2
     return _shares_below(log_probability(target) - np.log(expected), references.kind)
 
 
@@ -170,24 +166,17 @@ def predictive(target: Doubles, side: Moments) -> Doubles:
     return density
 
 
-def _log_mean(log_p: Doubles, chosen: Bools) -> Doubles:
-    """Return the log of the mean of e^log_p over the chosen models, [n]."""
-    total = np.logaddexp.reduce(np.where(chosen, log_p, -np.inf), axis=0)
-    return np.asarray(total - np.log(chosen.sum(axis=0)))
-
-
 def _shares_below(log_ratio: Doubles, kind: Ints) -> Doubles:
     """Return the share of records z of the same kind with r(x) / r(z) > gamma, from the logs of r, [n]."""
-    found = np.empty_like(log_ratio)
-    for one in np.unique(kind):
-        own = kind == one
-        ratios = log_ratio[own]
-        found[own] = np.searchsorted(np.sort(ratios), ratios - np.log(GAMMA), side="left") / len(ratios)
-    return found
+    shares = np.empty_like(log_ratio)
+    for number in np.unique(kind):
+        ratios = log_ratio[kind == number]
+        shares[kind == number] = np.searchsorted(np.sort(ratios), ratios - np.log(GAMMA), side="left") / len(ratios)
+    return shares
 
 
 METHODS: Mapping[str, Callable[..., Doubles]] = {
-    one.__name__: one for one in (loss, lira, lira_offline, rmia, rmia_offline, base, base_offline, bavaria)
+    method.__name__: method for method in (loss, lira, lira_offline, rmia, rmia_offline, base, base_offline, bavaria)
 }
 # Replicas that a method needs if each is attacked with the others but its complement: LiRA and BaVarIA estimate a
 # deviation, for which a record needs two references on each side; BASE and RMIA need one.
@@ -208,8 +197,8 @@ def cross_scores(
     ``phi`` [replicas, n] are confidences and ``inside`` [replicas, n] says who was trained on a record; replicas 2i and
     2i + 1 are complementary. The pair ``without`` is nobody's reference (-1: none). The rest is as in `References`.
     """
-    pair, found = np.arange(len(phi)) // 2, []
+    pair, scores = np.arange(len(phi)) // 2, []
     for target in range(len(phi)) if chosen is None else chosen:
         others = (pair != pair[target]) & (pair != without)
-        found.append(METHODS[method](phi[target], References(phi[others], inside[others], kind), variance))
-    return np.stack(found)
+        scores.append(METHODS[method](phi[target], References(phi[others], inside[others], kind), variance))
+    return np.stack(scores)

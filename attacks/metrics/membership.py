@@ -224,11 +224,11 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
         return dict.fromkeys(MEASURES, NAN)
     tpr, tnr = rates(scores >= 0, member)
     highest = float((scores[~member] == scores.max()).mean())
-    found = {"balanced_accuracy": (tpr + tnr) / 2, "tpr": tpr, "tnr": tnr, "auc": auc(scores, member)}
+    values = {"balanced_accuracy": (tpr + tnr) / 2, "tpr": tpr, "tnr": tnr, "auc": auc(scores, member)}
     for name, limit in LIMITS.items():
         enough = limit * nonmembers >= 1 and highest <= limit
-        found[name] = tpr_at_fpr(scores, member, limit) if enough else NAN
-    return found
+        values[name] = tpr_at_fpr(scores, member, limit) if enough else NAN
+    return values
 
 
 def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
@@ -238,9 +238,9 @@ def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
     upwards: three attacks at chance on n members and n non-members give more than 0.5 on average, by up to about ``0.3
     / sqrt(n)``.
     """
-    known = [one for one in attacks if not np.isnan(one["balanced_accuracy"])]
+    known = [values for values in attacks if not np.isnan(values["balanced_accuracy"])]
     if not known:
         return dict.fromkeys(MEASURES, NAN)
-    worst = {name: max((one[name] for one in known if not np.isnan(one[name])), default=NAN) for name in MEASURES}
-    accurate = max(known, key=lambda one: one["balanced_accuracy"])
+    worst = {name: max((of[name] for of in known if not np.isnan(of[name])), default=NAN) for name in MEASURES}
+    accurate = max(known, key=lambda values: values["balanced_accuracy"])
     return worst | {name: accurate[name] for name in ("tpr", "tnr")}

@@ -76,16 +76,15 @@ def others(values: Doubles, records: Ints, worlds: Ints) -> Others:
     clients = np.arange(len(values))
     own = values[clients[:, None], records]
     members = (worlds == np.unique(worlds)[:, None]).astype(np.float64)  # [worlds, c]
-    found = _left_out(values, members, np.searchsorted(np.unique(worlds), worlds), records, own)
-    alone = found.count < FEWEST_OTHERS
-    if alone.any():
-        whole = _left_out(values, np.ones((1, len(values))), np.zeros(len(values), np.int64), records, own)
-        found = Others(
-            np.where(alone, whole.count, found.count),
-            np.where(alone[:, None], whole.mean, found.mean),
-            np.where(alone[:, None], whole.squares, found.squares),
+    summary = _left_out(values, members, np.searchsorted(np.unique(worlds), worlds), records, own)
+    if (alone := summary.count < FEWEST_OTHERS).any():
+        whole, rows = (
+            _left_out(values, np.ones((1, len(values))), np.zeros(len(values), np.int64), records, own),
+            alone[:, None],
         )
-    return found
+        means, squares = np.where(rows, whole.mean, summary.mean), np.where(rows, whole.squares, summary.squares)
+        summary = Others(np.where(alone, whole.count, summary.count), means, squares)
+    return summary
 
 
 def _left_out(values: Doubles, members: Doubles, world: Ints, records: Ints, own: Doubles) -> Others:
@@ -113,11 +112,11 @@ def standing(own: Doubles, world: Others, kind: World) -> Doubles:
 
     n = np.maximum(world.count, 1)[:, None]
     if kind == "gaussian":
-        found = ndtr((own - world.mean) / np.sqrt(world.squares / n + FLOOR))
+        probability = ndtr((own - world.mean) / np.sqrt(world.squares / n + FLOOR))
     else:
         enough = np.maximum(n - 1, 1)
         pooled = (world.squares / enough).mean(axis=1, keepdims=True)
         shape = SHAPE + (n - 1) / 2
         scale = np.sqrt(np.maximum((pooled + world.squares / 2) / shape * (1 + 1 / n), np.finfo(np.float64).tiny))
-        found = stdtr(2 * shape, (own - world.mean) / scale)
-    return np.where(world.count[:, None] < FEWEST_OTHERS, np.nan, found)
+        probability = stdtr(2 * shape, (own - world.mean) / scale)
+    return np.where(world.count[:, None] < FEWEST_OTHERS, np.nan, probability)

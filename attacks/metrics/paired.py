@@ -47,9 +47,9 @@ def auc(ins: Doubles, outs: Doubles) -> float:
 
 def _wins(ins: Doubles, outs: Doubles) -> Doubles:
     """Return [k, k]: 1 where the row's score under IN is above the column's under OUT, 0.5 where equal; diagonal 0."""
-    found: Doubles = (ins[:, None] > outs) + 0.5 * (ins[:, None] == outs)
-    np.fill_diagonal(found, 0.0)
-    return found
+    wins: Doubles = (ins[:, None] > outs) + 0.5 * (ins[:, None] == outs)
+    np.fill_diagonal(wins, 0.0)
+    return wins
 
 
 def swap_law(ins: Doubles, outs: Doubles) -> tuple[Doubles, Doubles, float]:
@@ -79,8 +79,8 @@ def swap_p(ins: Doubles, outs: Doubles) -> float:
     >>> swap_p(np.arange(8.0) + 8, np.arange(8.0))  # 2 / 2^8
     0.0078125
     """
-    values, law, found = swap_law(ins, outs)
-    return min(1.0, float(law[np.abs(values) >= abs(found) - 1e-12].sum()))
+    values, law, unswapped = swap_law(ins, outs)
+    return min(1.0, float(law[np.abs(values) >= abs(unswapped) - 1e-12].sum()))
 
 
 def null_advantage(ins: Doubles, outs: Doubles) -> float:
@@ -91,44 +91,42 @@ def null_advantage(ins: Doubles, outs: Doubles) -> float:
 
 def interval(ins: Doubles, outs: Doubles) -> tuple[float, float]:
     """Return the 95 % interval of the AUC over pairs, which holds the AUC; arguments as in `swap_law`."""
-    found, k = auc(ins, outs), len(ins)
-    low, high = score_interval(found, k)
-    if not 0 < found < 1:
-        return low, high
     from scipy.special import stdtrit
+
+    area, k = auc(ins, outs), len(ins)
+    low, high = score_interval(area, k)
+    if not 0 < area < 1:
+        return low, high
+
+    def logistic(x: float) -> float:
+        return 1 / (1 + exp(-x)) if x > 0 else exp(x) / (1 + exp(x))
 
     wins = _wins(ins, outs) / (k - 1)
     spread = (wins.sum(axis=1) + wins.sum(axis=0)).std(ddof=1) / sqrt(k)
-    middle, half = log(found / (1 - found)), float(stdtrit(k - 1, 0.975)) * spread / (found * (1 - found))
-    return min(low, _logistic(middle - half)), max(high, _logistic(middle + half))
+    middle, half = log(area / (1 - area)), float(stdtrit(k - 1, 0.975)) * spread / (area * (1 - area))
+    return min(low, logistic(middle - half)), max(high, logistic(middle + half))
 
 
-def _logistic(x: float) -> float:
-    return 1 / (1 + exp(-x)) if x > 0 else exp(x) / (1 + exp(x))
-
-
-def score_interval(found: float, k: int) -> tuple[float, float]:
+def score_interval(area: float, k: int) -> tuple[float, float]:
     """Return Newcombe's 95 % interval of an AUC of k scores against k.
 
     >>> [round(end, 3) for end in score_interval(1.0, 8)]
     [0.78, 1.0]
     """
-    return _end(found, 0.0, k), _end(found, 1.0, k)
 
+    def end(limit: float) -> float:
+        """Bisect between the AUC, which is in the interval, and ``limit``, 0 or 1, which is not unless it is the AUC."""
+        inside, outside = area, limit
+        for _ in range(BISECTIONS if area != limit else 0):
+            theta = (inside + outside) / 2
+            pairs = (k - 2) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+            if abs(area - theta) <= Z95 * sqrt(theta * (1 - theta) * (1 + pairs)) / k:
+                inside = theta
+            else:
+                outside = theta
+        return inside
 
-def _end(found: float, limit: float, k: int) -> float:
-    """Bisect between the AUC, which is in the interval, and ``limit``, 0 or 1, which is not unless it is the AUC."""
-    inside, outside = found, limit
-    if inside == outside:
-        return limit
-    for _ in range(BISECTIONS):
-        theta = (inside + outside) / 2
-        pairs = (k - 2) * ((1 - theta) / (2 - theta) + theta / (1 + theta))
-        if abs(found - theta) <= Z95 * sqrt(theta * (1 - theta) * (1 + pairs)) / k:
-            inside = theta
-        else:
-            outside = theta
-    return inside
+    return end(0.0), end(1.0)
 
 
 def balanced_accuracy(ins: Doubles, outs: Doubles) -> float:
@@ -150,7 +148,7 @@ def _decision(ins: Doubles, outs: Doubles) -> tuple[float, float]:
     sign = 1.0 if auc(ins, outs) >= 0.5 else -1.0
     ranked = np.sort(sign * np.concatenate([ins, outs]))
     candidates = np.concatenate([[-np.inf], (ranked[1:] + ranked[:-1]) / 2, [np.inf]])
-    merit = [(sign * ins >= one).mean() + (sign * outs < one).mean() for one in candidates]
+    merit = [(sign * ins >= cut).mean() + (sign * outs < cut).mean() for cut in candidates]
     return sign, float(candidates[int(np.argmax(merit))])
 
 

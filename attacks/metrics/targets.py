@@ -49,18 +49,20 @@ class Targets:
     strict: Bools  # [targets, n] the decision at the threshold that 1 % of other targets' non-members pass
     member: Bools  # [targets, n] whether the target was trained on the record
 
-    def aucs(self, records: Bools) -> Doubles:
-        """Return the AUC of each target on some records only, [targets]."""
-        return aucs(self.scores[:, records], self.member[:, records])
+    def aucs(self, examples: Bools) -> Doubles:
+        """Return the AUC of each target on some examples only, [targets]."""
+        return aucs(self.scores[:, examples], self.member[:, examples])
 
     def measures(self) -> dict[str, Doubles]:
         """Return every measure of `MEASURES` of each target, [targets]; NaN where the records do not suffice."""
-        ones = [membership.measure(score, member) for score, member in zip(self.scores, self.member, strict=True)]
-        found = {name: np.array([one[name] for one in ones]) for name in MEASURES if name in membership.MEASURES}
-        found["auc"] = aucs(self.scores, self.member)  # of however few records, because targets are averaged
+        each = [membership.measure(score, member) for score, member in zip(self.scores, self.member, strict=True)]
+        values = {name: np.array([of[name] for of in each]) for name in MEASURES if name in membership.MEASURES}
+        values["auc"] = aucs(self.scores, self.member)  # of however few examples, because targets are averaged
         known = ~np.isnan(self.scores).any(axis=1)
-        tpr, fpr = (np.where(known, _share(self.strict & side, side), NAN) for side in (self.member, ~self.member))
-        return found | dict(zip(STRICT, (tpr, fpr), strict=True))
+        for name, side in zip(STRICT, (self.member, ~self.member), strict=True):
+            part, whole = (self.strict & side).sum(axis=1), side.sum(axis=1).astype(np.float64)
+            values[name] = np.divide(part, whole, out=np.full(len(whole), NAN), where=known & (whole > 0))
+        return values
 
     def by_chance(self) -> dict[str, float]:
         """Return what guessing gives, of every measure that `estimates` returns: the mean over targets.
@@ -69,19 +71,19 @@ class Targets:
         threshold of other targets it is that rate (`passed_by`).
         """
         outside = (~self.member).sum(axis=1)
-        found = membership.by_chance(0) | PRIORS
+        chances = membership.by_chance(0) | PRIORS
         for name, limit in membership.LIMITS.items():
             each = np.array([membership.tpr_by_chance(int(n), limit) for n in outside])
             each[(outside < round(1 / limit)) | ~self.member.any(axis=1)] = NAN  # as `membership.measure` does
-            found[name] = over_targets(each)[0] if len(each) > 1 else float(each[0])
-        return found | dict.fromkeys(STRICT, LOW_FPR)
+            chances[name] = over_targets(each)[0] if len(each) > 1 else float(each[0])
+        return chances | dict.fromkeys(STRICT, LOW_FPR)
 
     def estimates(self) -> dict[str, Estimate]:
         """Return the mean of every measure over targets, and the precision at each of `PRIORS`, with intervals."""
-        found = self.measures()
-        rates = [found[name] for name in STRICT]
-        precise = {name: precision_over_targets(rates[0], rates[1], prior) for name, prior in PRIORS.items()}
-        return {name: over_targets(values) for name, values in found.items()} | precise
+        values = self.measures()
+        tpr, fpr = (values[name] for name in STRICT)
+        precise = {name: precision_over_targets(tpr, fpr, prior) for name, prior in PRIORS.items()}
+        return {name: over_targets(by_target) for name, by_target in values.items()} | precise
 
 
 def aucs(scores: Doubles, member: Bools) -> Doubles:
@@ -96,8 +98,8 @@ def aucs(scores: Doubles, member: Bools) -> Doubles:
     pairs = (inside * (member.shape[1] - inside)).astype(np.float64)
     ranks = (rankdata(scores, axis=1) * member).sum(axis=1) if scores.size else np.zeros(len(scores))
     wins = ranks - inside * (inside + 1) / 2
-    found: Doubles = np.divide(wins, pairs, out=np.full(len(scores), NAN), where=pairs > 0)
-    return np.where(np.isnan(scores).any(axis=1), NAN, found)
+    known = (pairs > 0) & ~np.isnan(scores).any(axis=1)
+    return np.asarray(np.divide(wins, pairs, out=np.full(len(scores), NAN), where=known))
 
 
 def precision(tpr: float, fpr: float, prior: float) -> float:
@@ -160,27 +162,26 @@ def decide(
         thinned: [targets, n] the same with as many references as in a rehearsal, for the strict decision: scores with fewer
             references have longer tails.
         rehearse: returns scores of replicas in the role of the target, on which thresholds are set.
-        member: [replicas, n] whether a replica was trained on a record.
-        kind: [n] number of the model that a record belongs to.
+        member: [replicas, n] whether a replica was trained on an example.
+        kind: [n] number of the model that an example belongs to.
         pairs: [targets] the pair of each target, which sets no threshold for it if there is another; None: no replicas.
 
     Returns shifted scores [targets, n] and the decisions at the threshold that 1 % of non-members pass. Where the others
-    had all records of a kind or none, there is no threshold, and the scores are NaN.
+    had all examples of a kind or none, there is no threshold, and the scores are NaN.
     """
     shifted, strict = np.full_like(scores, NAN), np.zeros(scores.shape, bool)
     count = len(member) // 2
     for target in range(len(scores)):
         pair = -1 if pairs is None else int(pairs[target])
         others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
-        replicas = tuple(2 * one + side for one in others for side in (0, 1)) or (2 * pair + 1 - target % 2,)
+        replicas = tuple(2 * other + side for other in others for side in (0, 1)) or (2 * pair + 1 - target % 2,)
         rehearsed = rehearse(pair, replicas)
-        for one in np.unique(kind):
-            here = kind == one
-            seen, said = rehearsed[:, here].ravel(), member[np.ix_(replicas, here)].ravel()
-            if said.all() or not said.any():
-                continue
-            shifted[target, here] = scores[target, here] - membership.best_threshold(seen, said)
-            strict[target, here] = thinned[target, here] > passed_by(seen[~said], LOW_FPR)
+        for number in np.unique(kind):
+            alike = kind == number
+            seen, inside = rehearsed[:, alike].ravel(), member[np.ix_(replicas, alike)].ravel()
+            if inside.any() and not inside.all():
+                shifted[target, alike] = scores[target, alike] - membership.best_threshold(seen, inside)
+                strict[target, alike] = thinned[target, alike] > passed_by(seen[~inside], LOW_FPR)
     return shifted, strict
 
 
@@ -195,8 +196,3 @@ def passed_by(nonmembers: Doubles, share: float) -> float:
     """
     rank = max(1, int(share * (len(nonmembers) + 1) + 1e-9))
     return float(np.sort(nonmembers)[::-1][rank - 1])
-
-
-def _share(part: Bools, whole: Bools) -> Doubles:
-    total = whole.sum(axis=1).astype(np.float64)
-    return np.divide(part.sum(axis=1), total, out=np.full(len(total), NAN), where=total > 0)

@@ -1,6 +1,9 @@
 """The calibrated attack as a component: planted and exchangeable records, exposure by client and group, refusals."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +14,12 @@ from attacks.calibrated_mia import Config
 from attacks.interfaces import Answers, Exposure, Pool
 from attacks.metrics import membership, targets
 from attacks.metrics.calibrated import METHODS, cross_scores
-from datasets.federation import Examples
+from datasets.federation import DataError, Examples, Federation, Source
+from datasets.roles import Roles
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream as of_run
 from tests.support.stand_ins import StandIn
+from tests.support.toy_federation import CLIENTS, EACH, images, noise
 
 GROUPS = ("majority", "minority")
 
@@ -206,3 +211,118 @@ def test_what_cannot_be_combined_is_refused_and_where_the_server_warms_up_nothin
     ):
         conflicts = calibrated_mia.problems(Config(**fields), resolved)
         assert [key for key, _ in conflicts] == ([] if field is None else [field])
+
+
+def stream(purpose: str, *place: int) -> np.random.Generator:
+    return of_run(0, purpose, *place)
+
+
+def pool_of(kind: str, data: Federation, stream: Any) -> Pool:
+    return _halves.pool(Config(pool=kind), data, stream)
+
+
+def halves_of(pool: Pool, replicas: int, stream: Any) -> np.ndarray:
+    return _halves.halves(Config(replicas=replicas), pool, stream)
+
+
+def problems(kind: str, data: Federation) -> list[tuple[str, str]]:
+    return _halves.data_problems(Config(pool=kind), data)
+
+
+def sorted_rows(x: np.ndarray) -> np.ndarray:
+    flat = np.ascontiguousarray(x.reshape(len(x), -1))
+    return np.unique(flat, axis=0)
+
+
+def test_the_pool_of_a_client_is_what_it_trains_on_and_as_many_others():
+    data = noise()
+    pool = pool_of("matched", data, stream)
+    assert np.bincount(pool.owner).tolist() == [2 * EACH] * CLIENTS and (np.diff(pool.owner) >= 0).all()
+    assert len(pool) == 2 * len(data.train)
+    for client in range(CLIENTS):
+        own = pool.owner == client
+        assert (pool.examples[own & pool.trained].x == data.client(client).x).all()
+        held = pool.examples[own & ~pool.trained]
+        # The same classes, so that no class tells who was trained on.
+        assert np.bincount(held.y, minlength=10).tolist() == np.bincount(data.client(client).y, minlength=10).tolist()
+    assert len(sorted_rows(pool.examples.x)) == len(pool)  # nothing serves twice
+
+
+def test_a_clients_own_nonmembers_come_before_those_of_nobody():
+    data = noise()
+    owner = data.nonmember_owner.copy()
+    owner[:30] = 2
+    pool = pool_of("auto", replace(data, nonmember_owner=owner), stream)
+    held = pool.examples.x[(pool.owner == 2) & ~pool.trained]
+    mine, offered = (np.bincount(one.y, minlength=10) for one in (data.client(2), data.nonmembers[:30]))
+    assert len(held) == np.minimum(mine, offered).sum() // 2 * 2 > 20  # an odd one is dropped
+    assert len(sorted_rows(np.concatenate([held, data.nonmembers.x[:30]]))) == 30
+    others = pool.examples.x[(pool.owner != 2) & ~pool.trained]
+    assert len(sorted_rows(np.concatenate([others, data.nonmembers.x[:30]]))) == len(others) + 30
+
+
+def test_replicas_halve_every_client_at_random_and_the_next_gets_the_rest():
+    pool = pool_of("auto", noise(), stream)
+    inside = halves_of(pool, 8, stream)
+    for client in range(CLIENTS):
+        assert set(inside[:, pool.owner == client].sum(axis=1)) == {EACH}
+    assert (inside == halves_of(pool, 8, stream)).all()
+    assert (inside == halves_of(pool, 16, stream)[:8]).all()  # more replicas leave the first ones as they were
+    overlap = (inside[0] & inside[2]).sum() / inside[0].sum()
+    assert overlap == pytest.approx(0.5, abs=0.1)
+    both = inside[::2][:, pool.trained].mean()
+    assert both == pytest.approx(0.5, abs=0.05)  # training examples are in as often as others
+    odd = replace(noise(), offsets=np.append(0, np.cumsum([41, 40, 39, 40, 40, 40])))
+    pool = pool_of("training", odd, stream)
+    assert pool.trained.all() and np.bincount(pool.owner).tolist() == [40, 40, 38, 40, 40, 40]
+    inside = halves_of(pool, 6, stream)
+    assert (inside.sum(axis=0) == 3).all() and (inside[::2] == ~inside[1::2]).all()
+
+
+def test_a_replicas_federation_is_the_runs_with_other_training_examples():
+    data = images()
+    pool = pool_of("auto", data, stream)
+    inside = halves_of(pool, 2, stream)[0]
+    found = pool.federation(data, inside)
+    assert found.sizes.tolist() == [EACH] * CLIENTS and (pool.strengths == data.strengths[pool.owner]).all()
+    for client in range(CLIENTS):
+        own = inside & (pool.owner == client)
+        assert (found.client(client).x == pool.examples.x[own]).all()
+        assert (found.client(client).y == pool.examples.y[own]).all()
+    assert (found.example_strengths == pool.strengths[inside]).all()
+    assert found.test is data.test and found.shadow is data.shadow and found.nonmembers is data.nonmembers
+    assert (pool.federation(data, pool.trained).train.x == data.train.x).all()
+
+
+def test_examples_of_other_people_are_held_back_for_nobody_but_a_clients_own_are():
+    """Who wrote an example would tell whether it was trained on, even in a model that memorizes nothing."""
+    nothing, x = np.empty(0, int), np.zeros((6, 1), np.float32)
+    roles = Roles((np.array([0, 1]), np.array([2, 3])), nothing, nothing, nothing, nothing, shadow=np.array([4, 5]))
+    for subjects, expected in (([0, 0, 1, 1, 2, 2], True), ([0, 0, 1, 1, 0, 1], False)):
+        source = Source(
+            "people", 1, Examples(x, np.zeros(6, int)), Examples(x[:0], nothing), subjects=np.array(subjects)
+        )
+        assert roles.strangers(source) == expected
+    strangers = replace(noise(), strangers=True)
+    assert pool_of("auto", strangers, stream).trained.all()
+    assert [field for field, _ in problems("matched", strangers)] == ["pool"]
+    own = replace(strangers, nonmember_owner=np.arange(len(strangers.nonmembers)) % CLIENTS)
+    pool = pool_of("auto", own, stream)
+    held_back = pool.examples.x[~pool.trained]
+    assert len(held_back) > 60 and len(sorted_rows(np.concatenate([held_back, own.nonmembers.x]))) == len(
+        own.nonmembers
+    )
+
+
+def test_what_is_too_small_to_halve_or_to_match_is_refused():
+    data = noise()
+    single = replace(data, offsets=np.array([0, 1, *(np.arange(2, CLIENTS + 1) * EACH)]))
+    nobodys = {"nonmembers": data.nonmembers[:50], "nonmember_owner": data.nonmember_owner[:50]}
+    few = replace(data, shadow=data.shadow[:20], **nobodys)
+    for kind, federation, words in (("training", single, "client 0 of toy has 1"), ("matched", few, "trains on 40")):
+        ((field, sentence),) = problems(kind, federation)
+        assert field == "pool" and words in sentence
+        with pytest.raises(DataError, match=words):
+            pool_of(kind, federation, stream)
+    assert problems("auto", single) == []  # an example that was held back makes two
+    assert len(data.train) < len(pool_of("auto", few, stream)) < 2 * len(data.train)

@@ -73,30 +73,6 @@ def test_perfect_separation_keeps_an_interval():
     assert found.mean["auc"] == pytest.approx((1, 0.839, 1), abs=1e-3)  # Wilson's
 
 
-def skewed(rng, clients, m, n):
-    """Scores that follow from the label alone; a client has mostly one label, non-members have all alike."""
-    members = np.where(
-        rng.random((clients, m)) < 0.7, np.arange(clients)[:, None] % 5, rng.integers(0, 5, (clients, m))
-    )
-    labels = np.concatenate([members, rng.integers(0, 5, (clients, n))], axis=1)
-    scores = 3.0 * (labels == np.arange(clients)[:, None] % 5) + rng.normal(size=labels.shape)
-    return scores[:, :m], scores[:, m:], np.arange(clients * (m + n)).reshape(clients, -1), labels
-
-
-def test_labels_that_a_client_has_more_of_tell_nothing():
-    rng, clients, m, n = np.random.default_rng(5), 8, 30, 60
-    drawn = [skewed(rng, clients, m, n) for _ in range(300)]
-    blind = [measure(*one[:3]).mean for one in drawn]
-    found = [measure(*one) for one in drawn]
-    assert np.mean(blind) > 0.75  # what is found if labels are left out of account
-    means = np.array([one.mean for one in found])
-    assert means.mean() == pytest.approx(0.5, abs=4 * means.std() / 300**0.5)
-    aucs = np.array([one.auc for one in found])
-    assert np.mean([one.variance.mean() for one in found]) == pytest.approx(aucs.var(), rel=0.15)
-    assert 0.92 < np.mean([(one.low <= 0.5) & (one.high >= 0.5) for one in found]) < 0.98
-    assert 0.92 < np.mean([one.mean_low <= 0.5 <= one.mean_high for one in found]) < 0.98
-
-
 @given(st.integers(0, 9999))
 def test_a_weighted_auc_is_that_of_pairs_drawn_with_these_weights(seed):
     rng = np.random.default_rng(seed)
@@ -134,16 +110,6 @@ def test_each_attackers_success_is_that_of_its_own_examples(seed: int, count: in
         value, low, high = found.mean[name]
         assert value == pytest.approx(known.mean() if len(known) else np.nan, nan_ok=True)
         assert np.isnan(value) or np.isnan(low) or low <= value <= high
-
-
-def test_for_one_attacker_the_interval_is_that_of_delong_by_pairs() -> None:
-    """Sen's variance, written out over all pairs: var(rows) / m + var(columns) / n."""
-    rng = np.random.default_rng(2)
-    scores, member = rng.normal(size=50), np.arange(50) < 20
-    wins = (scores[:20, None] > scores[None, 20:]).astype(float)
-    reach = 1.959963985 * np.sqrt(wins.mean(axis=1).var(ddof=1) / 20 + wins.mean(axis=0).var(ddof=1) / 30)
-    value, low, high = successes(scores[None], np.ones((1, 50), bool), member).mean["auc"]
-    assert (value, low, high) == pytest.approx((wins.mean(), wins.mean() - reach, wins.mean() + reach), abs=1e-6)
 
 
 @pytest.mark.parametrize(("name", "shift"), [("auc", 0.0), ("auc", 1.0), ("balanced_accuracy", 1.0)])
