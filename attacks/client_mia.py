@@ -1,4 +1,4 @@
-"""A client as attacker: it knows its own examples, receives all models, and attacks the records of the other clients.
+"""A client as attacker: it knows its own examples, receives all models, and attacks the examples of the other clients.
 
     for each model theta_j, every 5 rounds, for each attacker i:
         theta_a     the model that i trained: theta_j if i trained it, else the one that i trained last
@@ -9,7 +9,7 @@
     reported: mean of A_ij over the attackers, and the worst attacker, the one with the highest A_ij
 
 It takes no shadow model and no help of the server: it is the attack that clients can make alone (Jung et al. 2025 name
-it for servers that are not trusted). How well it does is measured by an oracle that knows the other clients' records, as
+it for servers that are not trusted). How well it does is measured by an oracle that knows the other clients' examples, as
 with ``signal: oracle`` of shadow_mia. On a model that i did not train it has no members of its own, so its threshold
 is carried over from the model that it did train, and nothing is fitted there.
 
@@ -20,7 +20,7 @@ threshold, it is lower.
 Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
 loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a
 model of which it knows nothing is a guess, 0.5, in its own choice (``risk_from: own`` of ifca_mir). Where clients are
-absent from rounds, the members of theta_j are the records of those who have trained it at least once and no other model
+absent from rounds, the members of theta_j are the examples of those who have trained it at least once and no other model
 since, and a client attacks as soon as it has trained a model itself.
 """
 

@@ -121,7 +121,7 @@ class Config(SlotConfig):
 
     every: int = Field(1, ge=1, description="rounds from one attack to the next")
     targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
-    # Beside a client's members, other clients' examples tell who trained on a record, not whether anybody did.
+    # Beside a client's members, other clients' examples tell who trained on an example, not whether anybody did.
     nonmembers: Literal["outside", "other_client"] = Field(
         "outside",
         description="what members are compared with: examples of nobody's training, or other clients' members",
@@ -139,7 +139,7 @@ class Config(SlotConfig):
         description="examples of the server's shadow set on which models' means are measured, at most",
         json_schema_extra=read_when(center="label"),
     )
-    # Losses are those of source inference; gradients cost a backward pass for each record and round.
+    # Losses are those of source inference; gradients cost a backward pass for each example and round.
     signals: Literal["losses", "all"] = Field("losses", description="whether records' gradients are compared, too")
     headline: Signal = Field("fedmia_loss", description="the signal that the columns fedmia_* are about")
     world: World = Field(

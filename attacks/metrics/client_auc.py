@@ -11,9 +11,9 @@ label y has w_j = (share of members with y) / (number of non-members with y). Wi
 Without labels this is DeLong's (1988) variance. What differs between labels is no chance, because members and
 non-members have them in the same shares.
 
-The same record may be a non-member of many clients, whose AUCs then rise and fall together. So the variance of the mean
-is the sum over records of their squared influence on it, the sum of u_i (V10_i - mean) and w_j (V01_j - mean) over all
-clients and roles, divided by the number of clients. Without shared records it is sum_c var AUC_c / clients^2.
+The same example may be a non-member of many clients, whose AUCs then rise and fall together. So the variance of the mean
+is the sum over examples of their squared influence on it, the sum of u_i (V10_i - mean) and w_j (V01_j - mean) over all
+clients and roles, divided by the number of clients. Without shared examples it is sum_c var AUC_c / clients^2.
 
 By chance, if all clients were equally exposed, their AUCs would be normal around the same mean, with the mean variance
 and the mean covariance of the measured ones. What all share moves no client from another: the deviation that counts is
@@ -47,7 +47,7 @@ ROUNDING = 1e-20  # below, a variance is rounding error
 
 @dataclass(frozen=True, eq=False)
 class ClientAucs:
-    """The AUC of every client [c] and the mean over clients, with 95 % intervals over records."""
+    """The AUC of every client [c] and the mean over clients, with 95 % intervals over examples."""
 
     auc: Doubles
     low: Doubles
@@ -55,23 +55,23 @@ class ClientAucs:
     mean: float
     mean_low: float
     mean_high: float
-    variance: Doubles  # [c] over records
+    variance: Doubles  # [c] over examples
     apart: float  # the deviation of a client's AUC that it has not in common with others
 
 
-def measure(members: Doubles, nonmembers: Doubles, records: Ints, labels: Ints | None = None) -> ClientAucs:
-    """Compute every client's AUC and the mean, with intervals over records.
+def measure(members: Doubles, nonmembers: Doubles, numbers: Ints, labels: Ints | None = None) -> ClientAucs:
+    """Compute every client's AUC and the mean, with intervals over examples.
 
     An AUC of 0 or 1 has no variance; its interval is Wilson's for ``min(m, n)`` pairs, as in
     `attacks.metrics.intervals`. Clients of whose labels no non-member has any are left out of the mean; theirs is NaN.
-    ``members`` [c, m] and ``nonmembers`` [c, n] are scores, none of them NaN; ``records`` [c, m + n] the number of each
-    record, members first, equal ones being the same record; ``labels`` [c, m + n] theirs (None: all have the same).
+    ``members`` [c, m] and ``nonmembers`` [c, n] are scores, none of them NaN; ``numbers`` [c, m + n] the number of each
+    example, members first, equal ones being the same example; ``labels`` [c, m + n] theirs (None: all have the same).
 
     >>> measure(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]), np.arange(4)[None]).mean
     0.75
     """
     m, n = members.shape[1], nonmembers.shape[1]
-    labels = np.zeros(records.shape, np.int64) if labels is None else labels
+    labels = np.zeros(numbers.shape, np.int64) if labels is None else labels
     u, w = weights(labels, m)
     known = u.any(axis=1)
     above, below = placements(members, nonmembers, u, w)
@@ -80,7 +80,7 @@ def measure(members: Doubles, nonmembers: Doubles, records: Ints, labels: Ints |
         [u * _deviations(above, labels[:, :m], u), w * _deviations(below, labels[:, m:], w)], axis=1
     )
     variance = np.where(known, np.square(influence).sum(axis=1), NAN)
-    of_sum = float(np.square(np.bincount(records.ravel(), weights=influence.ravel())).sum())
+    of_sum = float(np.square(np.bincount(numbers.ravel(), weights=influence.ravel())).sum())
     count = max(int(known.sum()), 1)
     covariance = (of_sum - np.nansum(variance)) / max(count * (count - 1), 1)
     low, high = _ends(auc, variance, min(m, n))
@@ -109,15 +109,15 @@ def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
 
 
 def _counts(labels: Ints, kinds: int) -> Ints:
-    """Return how many records of each client have each label, [c, kinds]."""
+    """Return how many examples of each client have each label, [c, kinds]."""
     flat = labels + kinds * np.arange(len(labels))[:, None]
     return np.bincount(flat.ravel(), minlength=kinds * len(labels)).reshape(len(labels), kinds)
 
 
 def _deviations(values: Doubles, labels: Ints, weight: Doubles) -> Doubles:
-    """Return each record's deviation from the mean of its client and label, as large as makes their square unbiased.
+    """Return each example's deviation from the mean of its client and label, as large as makes their square unbiased.
 
-    A record that is alone with its label has no such deviation; it gets the one from its client's mean.
+    An example that is alone with its label has no such deviation; it gets the one from its client's mean.
     """
     kinds = int(labels.max()) + 1
     counts = _counts(labels, kinds).ravel()

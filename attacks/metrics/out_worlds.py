@@ -1,7 +1,7 @@
-"""How unusual one client's model is among those of other clients, for each of many records ("all for one").
+"""How unusual one client's model is among those of other clients, for each of many examples ("all for one").
 
 In FedMIA (Zhu et al. 2025) the models of all other clients stand for the world in which the target client did not train
-on a record. For target c, M_k(x) being what the attacker measures of client k's update on record x:
+on an example. For target c, M_k(x) being what the attacker measures of client k's update on example x:
 
     gaussian    m = mean_{k != c} M_k(x)    v = var_{k != c} M_k(x) (ddof 0) + 1e-8
                 standing = Phi((M_c(x) - m) / sqrt(v))                                          as published
@@ -11,12 +11,12 @@ on a record. For target c, M_k(x) being what the attacker measures of client k's
                 standing = T_{2 a_n}((M_c(x) - m) / scale)
 
 ``student`` is the predictive of BaVarIA (Brannvall 2026) with a flat prior on means, which is the moderated t of Smyth
-(2004): with nine others a variance of one record alone is off by half, and the records whose variance came out too
+(2004): with nine others a variance of one example alone is off by half, and the examples whose variance came out too
 small would head the ranking whether they are members or not. Means are not drawn together, because an easy and a hard
-record have nothing in common. It presupposes that records vary alike, as confidences on the logit scale do and losses
+example have nothing in common. It presupposes that examples vary alike, as confidences on the logit scale do and losses
 do not.
 
-A model whose client has many records of a label is more confident in all records with it, members or not. So M_k(x) is
+A model whose client has many examples of a label is more confident in all examples with it, members or not. So M_k(x) is
 first centered by what model k makes of x's label y, on references z that nobody trained on and who wear x's transform:
 
     centered    M_k(x) - mean_{z: y(z) = y(x)} M_k(z)
@@ -48,46 +48,44 @@ class Others:
 
 
 def centered(values: Doubles, labels: Ints, transforms: Ints, references: Ints) -> Doubles:
-    """Subtract from every value its model's mean over the references with the record's label and transform: [c, R].
+    """Subtract from every value its model's mean over the references with the example's label and transform: [c, R].
 
-    Records of a label that no reference has are centered by all references; without references nothing is subtracted.
-    ``values`` [c, R + t r] were measured of each client's update on R records, with ``labels`` and numbers of
+    Examples of a label that no reference has are centered by all references; without references nothing is subtracted.
+    ``values`` [c, R + t r] were measured of each client's update on R examples, with ``labels`` and numbers of
     ``transforms`` [R], then on r references in t transforms; ``references`` [r] are their labels.
 
     >>> centered(np.array([[5.0, 7.0, 4.0, 2.0]]), np.array([0, 1]), np.array([0, 0]), np.array([1, 1]))
     array([[2., 4.]])
     """
-    records, measured = np.split(values, [len(labels)], axis=1)
+    attacked, measured = np.split(values, [len(labels)], axis=1)
     if not len(references):
-        return records
+        return attacked
     measured = measured.reshape(len(values), -1, len(references))  # [c, t, r]
     alike = references[:, None] == np.arange(labels.max() + 1)  # [r, labels]
     alike[:, ~alike.any(axis=0)] = True
     means = measured @ alike / alike.sum(axis=0)  # [c, t, labels]
     centers: Doubles = means[:, transforms, labels]
-    return records - centers
+    return attacked - centers
 
 
-def others(values: Doubles, records: Ints, worlds: Ints) -> Others:
-    """Summarize, for every client, the values [c, R] of the other clients on the records [c, r] that it is judged by.
+def others(values: Doubles, examples: Ints, worlds: Ints) -> Others:
+    """Summarize, for every client, the values [c, R] of the other clients on the examples [c, r] that it is judged by.
 
     Its others are those of its world [c]; if these are fewer than two, all clients.
     """
     clients = np.arange(len(values))
-    own = values[clients[:, None], records]
+    own = values[clients[:, None], examples]
     members = (worlds == np.unique(worlds)[:, None]).astype(np.float64)  # [worlds, c]
-    summary = _left_out(values, members, np.searchsorted(np.unique(worlds), worlds), records, own)
+    summary = _left_out(values, members, np.searchsorted(np.unique(worlds), worlds), examples, own)
     if (alone := summary.count < FEWEST_OTHERS).any():
-        whole, rows = (
-            _left_out(values, np.ones((1, len(values))), np.zeros(len(values), np.int64), records, own),
-            alone[:, None],
-        )
+        everyone = np.ones((1, len(values))), np.zeros(len(values), np.int64)
+        whole, rows = _left_out(values, *everyone, examples, own), alone[:, None]
         means, squares = np.where(rows, whole.mean, summary.mean), np.where(rows, whole.squares, summary.squares)
         summary = Others(np.where(alone, whole.count, summary.count), means, squares)
     return summary
 
 
-def _left_out(values: Doubles, members: Doubles, world: Ints, records: Ints, own: Doubles) -> Others:
+def _left_out(values: Doubles, members: Doubles, world: Ints, examples: Ints, own: Doubles) -> Others:
     """Take each client's own values [c, r] out of the sums over its world, one of ``members`` [worlds, c]."""
     sizes = members.sum(axis=1)
     means = members @ values / sizes[:, None]  # [worlds, R]
@@ -96,10 +94,10 @@ def _left_out(values: Doubles, members: Doubles, world: Ints, records: Ints, own
     squares = members @ np.square(deviations, out=deviations)
     count = (sizes[world] - 1).astype(np.int64)
     n = np.maximum(count, 1)[:, None]
-    apart = own - means[world[:, None], records]
+    apart = own - means[world[:, None], examples]
     # Without one of n + 1 values: the mean moves by apart / n, the squares shrink by apart^2 (n + 1) / n.
-    left = squares[world[:, None], records] - apart**2 * (n + 1) / n
-    return Others(count, means[world[:, None], records] - apart / n, np.maximum(left, 0))
+    left = squares[world[:, None], examples] - apart**2 * (n + 1) / n
+    return Others(count, means[world[:, None], examples] - apart / n, np.maximum(left, 0))
 
 
 def standing(own: Doubles, world: Others, kind: World) -> Doubles:

@@ -8,13 +8,13 @@
     interval          mean +- t(P - 1) sqrt(c) s / sqrt(P), s the deviation of the means of P complementary pairs,
                       c = 2 (P - 1) / (P - 2); for the precision, of its P jackknife pseudo-values
 
-Targets that are each other's references are not independent: what the records of two pairs have in common raises or
-lowers the AUC of both. If the records do not differ by membership, the mean is a U-statistic of order 2 whose variance
+Targets that are each other's references are not independent: what the examples of two pairs have in common raises or
+lowers the AUC of both. If the examples do not differ by membership, the mean is a U-statistic of order 2 whose variance
 is c times what independent pairs would give (Hoeffding 1948). If they do, this matters less, and intervals are up to
 1.5 times too wide, as they are for the loss, which has no references. Share of intervals that held the mean over other
-halves and other noise, simulated with 80 records, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA
+halves and other noise, simulated with 80 examples, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA
 0.93 to 0.99, BASE and the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``).
-The records are taken as they are: other records would give other values.
+The examples are taken as they are: other examples would give other values.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ Rehearsal: TypeAlias = Callable[[int, tuple[int, ...]], Doubles]
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The scores of n records in several attacked models."""
+    """The scores of n examples in several attacked models."""
 
     scores: Doubles  # [targets, n] 0 or more is the decision "member"; NaN where a target has no threshold
     strict: Bools  # [targets, n] the decision at the threshold that 1 % of other targets' non-members pass
-    member: Bools  # [targets, n] whether the target was trained on the record
+    member: Bools  # [targets, n] whether the target was trained on the example
 
     def aucs(self, examples: Bools) -> Doubles:
         """Return the AUC of each target on some examples only, [targets]."""
         return aucs(self.scores[:, examples], self.member[:, examples])
 
     def measures(self) -> dict[str, Doubles]:
-        """Return every measure of `MEASURES` of each target, [targets]; NaN where the records do not suffice."""
+        """Return every measure of `MEASURES` of each target, [targets]; NaN where the examples do not suffice."""
         each = [membership.measure(score, member) for score, member in zip(self.scores, self.member, strict=True)]
         values = {name: np.array([of[name] for of in each]) for name in MEASURES if name in membership.MEASURES}
         values["auc"] = aucs(self.scores, self.member)  # of however few examples, because targets are averaged
@@ -103,7 +103,7 @@ def aucs(scores: Doubles, member: Bools) -> Doubles:
 
 
 def precision(tpr: float, fpr: float, prior: float) -> float:
-    """Return which share of those called members are members, if a share ``prior`` of all records are; NaN if none is.
+    """Return which share of those called members are members, if a share ``prior`` of all examples are; NaN if none is.
 
     >>> round(precision(0.5, 0.01, 0.01), 4)
     0.3356
@@ -155,7 +155,7 @@ def _interval(value: float, pairs: Doubles) -> Estimate:
 def decide(
     scores: Doubles, thinned: Doubles, rehearse: Rehearsal, member: Bools, kind: Ints, pairs: Ints | None = None
 ) -> tuple[Doubles, Bools]:
-    """Shift scores by thresholds that other targets set, one for each kind of records.
+    """Shift scores by thresholds that other targets set, one for each kind of examples.
 
     Args:
         scores: [targets, n] of the targets to be judged.
