@@ -99,9 +99,6 @@ def test_the_server_alone_needs_no_example_of_a_client(noise, network):
     assert np.isnan(value(blind, "maximum", "auc"))
 
 
-# Whom it asks
-
-
 class Listening(Network):
     """A network that keeps what it was asked since it was last loaded."""
 
@@ -200,9 +197,6 @@ def test_the_risk_is_that_of_the_attack_that_is_named(noise, network, risk):
     assert found.metrics["mia_auc"] == value(found, risk, "auc")
 
 
-# What is published, and what is reported
-
-
 def test_what_is_published_is_measured_on_other_examples_than_what_is_reported(noise, network):
     config = alone(shadows=1, published_share=0.25, risk="loss_threshold")
     weights = memorized(network, noise.train[: 3 * EACH], epochs=4)
@@ -244,9 +238,6 @@ def test_choosing_the_lower_published_risk_does_not_lower_the_reported_one():
     assert np.mean(leaked) < 0.5 - 0.02
 
 
-# The strongest attack
-
-
 def made_up(confidence_of_members: float, seed: int, flipped: bool = False) -> Outputs:
     """Two classes; members are more confident in their class by so many nats, in class 1 the other way round."""
     rng = np.random.default_rng(seed)
@@ -281,9 +272,6 @@ def test_the_choice_of_the_strongest_attack_makes_guessing_no_better():
     assert error < 0.006
 
 
-ALONE = {"shadow_training": "accuracy"}
-
-
 def keys(*arguments) -> list[str]:
     return [job.key("toy") for job in shadow_jobs(*arguments)]
 
@@ -300,7 +288,7 @@ def keys(*arguments) -> list[str]:
     ],
 )
 def test_a_shadow_has_as_many_examples_as_the_cluster_if_there_are(noise, fields, assignment, size):
-    config = Config(**(ALONE if fields else {}), **fields)
+    config = alone(**fields) if fields else Config()
     jobs = shadow_jobs(config, cluster_of(noise, 0, np.array(assignment)), 0.9, 2, seeds())
     for job in jobs:
         assert len(job.members) == len(job.nonmembers) == size and job.role == "shadow"
@@ -318,14 +306,14 @@ def test_jobs_are_equal_where_what_they_depend_on_is(noise):
         cluster_of(noise, 1, 1 - HALVES),
         cluster_of(noise, 0, HALVES[[0, 1, 3, 3, 3, 3]]),
     )
-    alone, together = Config(**ALONE), Config()
+    alone, together = alone(), Config()
     first = keys(alone, half, 0.901, 2, seeds())
     assert first == keys(alone, other_half, 0.904, 3, seeds())
     different = [
         (alone, other, 0.9),
         (alone, half, 0.911),
         (alone, half, 0.891),
-        (Config(**ALONE, max_epochs=20), half, 0.9),
+        (alone(max_epochs=20), half, 0.9),
     ]
     others = [keys(*one, 2, seeds()) for one in different] + [keys(alone, half, 0.9, 2, seeds(1))]
     assert len({key for own in (first, *others) for key in own}) == 3 * 6
@@ -347,7 +335,7 @@ def test_shadow_images_are_transformed_as_somebodys(images, transform, strengths
 
 
 def test_a_shadow_is_trained_until_it_is_as_accurate_as_asked(noise, network):
-    job = shadow_jobs(Config(**ALONE), cluster_of(noise, 0), 0.6, 2, seeds())[0]
+    job = shadow_jobs(alone(), cluster_of(noise, 0), 0.6, 2, seeds())[0]
     shadow = train_shadow(job, noise, network, RUN)
     members = shadow.logits[shadow.member].argmax(axis=1) == shadow.labels[shadow.member]
     assert shadow.accuracy == members.mean() >= 0.6
@@ -403,7 +391,7 @@ def test_the_clients_of_a_shadow_take_part_when_those_of_the_model_did(noise, ne
     absent = shadow_jobs(Config(shadows=1), replace(cluster, took_part=present), 0.9, 2, seeds())[0]
     assert always.took_part is None and absent.took_part.tolist() == present.tolist()
     assert len({always.key("toy"), absent.key("toy"), replace(absent, took_part=~present).key("toy")}) == 3
-    assert shadow_jobs(Config(**ALONE), replace(cluster, took_part=present), 0.9, 2, seeds())[0].took_part is None
+    assert shadow_jobs(alone(), replace(cluster, took_part=present), 0.9, 2, seeds())[0].took_part is None
     nobody = replace(absent, took_part=np.zeros((2, 3), bool))
     everybody = replace(absent, took_part=np.ones((2, 3), bool))
     trained = {
