@@ -306,23 +306,23 @@ def test_jobs_are_equal_where_what_they_depend_on_is(noise):
         cluster_of(noise, 1, 1 - HALVES),
         cluster_of(noise, 0, HALVES[[0, 1, 3, 3, 3, 3]]),
     )
-    alone, together = alone(), Config()
-    first = keys(alone, half, 0.901, 2, seeds())
-    assert first == keys(alone, other_half, 0.904, 3, seeds())
+    single, together = alone(), Config()
+    first = keys(single, half, 0.901, 2, seeds())
+    assert first == keys(single, other_half, 0.904, 3, seeds())
     different = [
-        (alone, other, 0.9),
-        (alone, half, 0.911),
-        (alone, half, 0.891),
+        (single, other, 0.9),
+        (single, half, 0.911),
+        (single, half, 0.891),
         (alone(max_epochs=20), half, 0.9),
     ]
-    others = [keys(*one, 2, seeds()) for one in different] + [keys(alone, half, 0.9, 2, seeds(1))]
+    others = [keys(*one, 2, seeds()) for one in different] + [keys(single, half, 0.9, 2, seeds(1))]
     assert len({key for own in (first, *others) for key in own}) == 3 * 6
-    assert first[0] != shadow_jobs(alone, half, 0.9, 2, seeds())[0].key("another data set")
+    assert first[0] != shadow_jobs(single, half, 0.9, 2, seeds())[0].key("another data set")
     federated = keys(together, half, 0.9, 2, seeds())
     assert federated == keys(together, half, 0.5, 2, seeds())
     assert not set(federated) & set(keys(together, half, 0.9, 3, seeds()))
     for accuracy, target in ((0.07, 0.07), (0.29, 0.29), (0.904, 0.9), (0.996, 1.0), (0.0, 0.0)):
-        assert shadow_jobs(alone, half, accuracy, 2, seeds())[0].target_accuracy == target
+        assert shadow_jobs(single, half, accuracy, 2, seeds())[0].target_accuracy == target
 
 
 @pytest.mark.parametrize(
