@@ -214,7 +214,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     *chosen, of_run = seen.chosen(methods) if config.method == "best" else fixed
     by_replica = [attacks[method].replicas for method in chosen]
     scores, strict = (np.stack([getattr(it, of)[k] for k, it in enumerate(by_replica)]) for of in ("scores", "strict"))
-    head = Attack(Targets(scores, strict, seen.inside), attacks[of_run].run)
+    head = MethodTargets(Targets(scores, strict, seen.inside), attacks[of_run].run)
     summaries = {method: summary(attack, seen) for method, attack in attacks.items()}
     summaries["headline"] = summary(head, seen, resampling)
     exposure = of_clients(head.replicas, seen.owner, clients)
@@ -242,7 +242,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
 
 
 @dataclass(frozen=True, eq=False)
-class Attack:
+class MethodTargets:
     """What one method, or the headline, says of all replicas and of the run's own model."""
 
     replicas: Targets
@@ -274,7 +274,7 @@ class Seen:
         """Return each replica's scores by the others, if they had the examples ``inside`` [replicas, n]."""
         return calibrated.cross_scores(method, self.phi, inside, self.kind, self.variance, *chosen)
 
-    def attack(self, method: str) -> Attack:
+    def attack(self, method: str) -> MethodTargets:
         """Make the attack of a method."""
         crossed = self.crossed(method, self.inside)
 
@@ -292,7 +292,7 @@ class Seen:
         thinned = np.concatenate([rehearse((pair + 1) % pairs, (2 * pair, 2 * pair + 1)) for pair in range(pairs)])
         replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, self.pair)
         run = targets.decide(of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind)
-        return Attack(Targets(*replicas, self.inside), Targets(*run, self.trained))
+        return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained))
 
     def chosen(self, methods: list[str]) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
@@ -345,7 +345,7 @@ def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray
 
 
 def summary(
-    attack: Attack, seen: Seen, rng: np.random.Generator | None = None
+    attack: MethodTargets, seen: Seen, rng: np.random.Generator | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Return all measures over replicas and those of the run, with the AUC of every group and model.
 
@@ -381,7 +381,7 @@ def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> d
     return metrics
 
 
-def _scores(head: Attack, seen: Seen) -> Scores:
+def _scores(head: MethodTargets, seen: Seen) -> Scores:
     """Return the headline's scores, a row for each example and target; the run is one where examples were held back."""
     parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(seen.numbers.tolist())]
     if not seen.trained.all():
