@@ -1,85 +1,23 @@
-"""`ray submit docs/cluster.yaml submit.py -- ...`: what the launcher does on the head node, which is this machine.
-
-Commands of the launcher that would stop every Ray on this machine (``ray stop``) are left out.
-"""
+"""`ray submit docs/cluster.yaml submit.py -- ...`: the launcher's file, how a node is set up, and the script that runs there."""
 
 from __future__ import annotations
 
-import os
-import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from orchestrator import CHECKOUT
-from tests.support.command import environment
-from tests.support.local_cluster import BIN, RAY
 
 CLUSTER = yaml.safe_load((CHECKOUT / "docs" / "cluster.yaml").read_text())
-# Runs what a node would be asked to run, as sshd does: the words joined by blanks are given to a shell.
-SSH = """#!/bin/bash
-for last; do :; done
-while [ $# -gt 0 ] && [[ "$1" != *@* ]]; do shift; done
-shift
-printf '%s\\n' "$*" >> "$NODE_HOME/asked.txt"
-cd "$NODE_HOME" && HOME="$NODE_HOME" exec bash -c "$*"
-"""
-# Stands for `rsync`, which may not be installed: a folder becomes a link, so that the checkout need not be copied, a file
-# is copied. Its last two arguments are a path here, and one on the node after the host and a colon.
-RSYNC = f"""#!{sys.executable}
-import os, pathlib, shutil, sys
-source, target = pathlib.Path(sys.argv[-2]).expanduser(), sys.argv[-1].partition(":")[2]
-target = pathlib.Path(target.replace("~", os.environ["NODE_HOME"], 1).rstrip("/"))
-target.parent.mkdir(parents=True, exist_ok=True)
-if source.is_dir():
-    target.unlink() if target.is_symlink() else target.rmdir() if target.exists() else None
-    target.symlink_to(source.resolve())
-else:
-    shutil.copy(source, target)
-"""
 
 
-def submit(folder: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``ray submit --start cluster.yaml submit.py -- ...`` with docs/cluster.yaml made to fit one node here."""
-    (folder / "tools").mkdir()
-    for name, script in {"ssh": SSH, "rsync": RSYNC}.items():
-        (folder / "tools" / name).write_text(script)
-        (folder / "tools" / name).chmod(0o755)
-    more = {"PATH": f"{folder / 'tools'}:{BIN}:{os.environ['PATH']}", "RAY_TMPDIR": str(folder)}
-    (home / ".bashrc").write_text("".join(f"export {name}={shlex.quote(text)}\n" for name, text in more.items()))
-    (folder / "key").touch(mode=0o600)
-    config = CLUSTER | {"cluster_name": f"fedpriv-{os.getpid()}-{folder.name}", "setup_commands": ["true"]}
-    config |= {"head_start_ray_commands": ["true"], "worker_start_ray_commands": ["true"]}
-    config["provider"] = CLUSTER["provider"] | {"head_ip": "127.0.0.1", "worker_ips": []}
-    config["auth"] = {"ssh_user": "root", "ssh_private_key": str(folder / "key")}
-    config["file_mounts"] = {place: at for place, at in CLUSTER["file_mounts"].items() if "auth_token" not in place}
-    assert "ray stop" not in yaml.safe_dump(config)
-    (folder / "cluster.yaml").write_text(yaml.safe_dump(config))
-    variables = environment(NODE_HOME=str(home), **more)
-    del variables["RAY_ADDRESS"]
-    command = [*RAY, "submit", "--start", "--no-config-cache", str(folder / "cluster.yaml"), "submit.py", "--"]
-    return subprocess.run(
-        [*command, *arguments], env=variables, cwd=CHECKOUT, capture_output=True, text=True, timeout=300
-    )
+def test_the_launcher_reads_the_file():
+    pytest.importorskip("jsonschema", reason="the launcher needs ray[default]")
+    from ray.autoscaler._private.util import prepare_config, validate_config
 
-
-def test_the_launcher_brings_a_command_to_the_checkout_on_the_head_node(tmp_path):
-    """What has no blanks and braces comes through as it is; the checkout is found, and paths begin there."""
-    pytest.importorskip("aiohttp_cors", reason="the launcher needs ray[default]")
-    home, results = tmp_path / "home", tmp_path / "results"
-    home.mkdir()
-    sets = ["--set", "sweep.seed.grid_search=[0,1]", "--set", "'base.clustering={name: ifca, clusters: 2}'"]
-    run = ["run", "sweeps/quickstart.yaml", "--results", str(results)]
-    done = submit(tmp_path, home, *run, "--address", "nothing", *sets)
-    asked = (home / "asked.txt").read_text()
-    assert f"python ~/submit.py {' '.join(run)}" in asked
-    assert "sweep.seed.grid_search=[0,1]" in asked
-    assert "--address: nothing is no address of a Ray cluster" in done.stdout + done.stderr, done
-    assert (home / "fedpriv" / "orchestrator" / "cli.py").exists()
-    assert not results.exists()
+    validate_config(prepare_config(CLUSTER))
 
 
 @pytest.mark.parametrize("has_uv", [False, True])
@@ -107,12 +45,11 @@ def test_a_node_is_set_up_without_touching_the_python_of_its_system(tmp_path, ha
     assert "fedpriv/.venv/bin" in (tmp_path / ".bashrc").read_text()
 
 
-def test_submit_py_finds_the_checkout_or_says_where_it_sought_and_exits_as_the_command_does(tmp_path):
+def test_submit_py_finds_the_checkout_that_was_copied_or_says_where_it_sought_and_exits_as_the_command_does(tmp_path):
     (tmp_path / "submit.py").write_text((CHECKOUT / "submit.py").read_text())
 
-    def submitted(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        env = {"HOME": str(tmp_path), "PATH": "", **variables}
-        command = [sys.executable, str(tmp_path / "submit.py"), *arguments]
+    def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
+        env, command = {"HOME": str(tmp_path), "PATH": ""}, [sys.executable, str(tmp_path / "submit.py"), *arguments]
         return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     lost = submitted("list")
@@ -121,5 +58,9 @@ def test_submit_py_finds_the_checkout_or_says_where_it_sought_and_exits_as_the_c
         1,
         f"no checkout of fedpriv in {sought}; set FEDPRIV_HOME to its folder\n",
     )
-    assert "preference" in submitted("list", "ifca_mir", FEDPRIV_HOME=str(CHECKOUT)).stdout
-    assert submitted("list", "ifca_mri", FEDPRIV_HOME=str(CHECKOUT)).returncode == 2
+    (tmp_path / "fedpriv").mkdir()
+    for place, mounted in CLUSTER["file_mounts"].items():
+        if place.startswith("~/fedpriv/"):
+            (tmp_path / place.removeprefix("~/")).symlink_to(CHECKOUT / mounted)
+    assert "preference" in submitted("list", "ifca_mir").stdout
+    assert submitted("list", "ifca_mri").returncode == 2

@@ -18,8 +18,8 @@ base:
   rounds: 2
   data: {name: digits, clients: 6, examples_per_client: 15, shadow_size: 200, split: {name: dirichlet, alpha: 0.5}}
   model: {name: mlp, hidden: [16]}
-  training: {lr: 0.2, epochs: 5, batch_size: 10}
-  attacks: [{name: shadow_mia, every: 2, shadows: 2}]
+  training: {lr: 0.2, epochs: 2, batch_size: 10}
+  attacks: [{name: shadow_mia, every: 2, shadows: 1}]
 sweep:
   training.name: {grid_search: [local_sgd, dp_sgd]}
   seed: {grid_search: [0, 1, 2]}
