@@ -1,4 +1,4 @@
-"""`ray submit docs/cluster.yaml submit.py -- ...`: the launcher's file, how a node is set up, and the script that runs there."""
+"""`ray submit docs/cluster.yaml submit.py -- ...`: the launcher's file, how a node is set up, and the script run there."""
 
 from __future__ import annotations
 
