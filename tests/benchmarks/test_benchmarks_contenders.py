@@ -96,19 +96,6 @@ def test_a_plain_step_is_the_same_in_either_memory_format(channels_last, one_thr
     assert kernel.is_contiguous(memory_format=torch.channels_last) == channels_last
 
 
-@pytest.mark.slow
-def test_a_bare_round_is_the_average_of_the_clients_steps(tmp_path):
-    work, examples = work_of("mlp")
-    lay(tmp_path, replace(WORKLOADS["digits"], work=work), examples)
-    with Contender("bare", "bare_pytorch.py", [str(tmp_path)], tmp_path / "log") as bare:
-        seconds, _ = bare.ready().ask("round")
-        bare.ask(f"save {tmp_path / 'after.npz'}")
-    found = np.load(tmp_path / "after.npz")
-    for name, wanted in averaged(work, examples).items():
-        np.testing.assert_allclose(found[name], wanted, atol=1e-5)
-    assert seconds > 0
-
-
 def test_the_work_is_read_as_it_was_laid(tmp_path):
     work, examples = work_of("mlp", precision="bf16", processes=3)
     lay(tmp_path, replace(WORKLOADS["digits"], work=work), examples)

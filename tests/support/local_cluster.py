@@ -88,7 +88,7 @@ class LocalCluster:
 
     def lose(self, number: int) -> None:
         """Kill a node with all that runs on it, without any warning."""
-        for process in self._processes(self.nodes[number].pid):
+        for process in sorted(below(self.nodes[number].pid)):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self.nodes[number].wait()
@@ -101,14 +101,6 @@ class LocalCluster:
             yield
         finally:
             self.lose(number)
-
-    def _processes(self, leader: int) -> list[int]:
-        """The node's processes: those of its session, and those below them."""
-        pids = {leader}
-        for process in psutil.process_iter():
-            with suppress(psutil.Error, ProcessLookupError):
-                pids |= below(process.pid) if os.getsid(process.pid) == leader else set()
-        return sorted(pids)
 
     def run(self, *command: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
         """A command that knows the cluster's token."""
