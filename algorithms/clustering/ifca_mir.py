@@ -82,7 +82,7 @@ def problems(config: Config, run: Run) -> Problems:
         )
         refused.append(("signal", f"{sentence}; add one to attacks, such as shadow_mia"))
     elif config.signal not in signals:
-        sentence = f"must name an attack of this run that measures a risk, one of {signals}; got {config.signal!r}"
+        sentence = f"must name an attack of this run that measures a risk, one of {signals}; got {config.signal!r:.60}"
         refused.append(("signal", sentence))
     attackers = next((attack.config.attackers for attack in run.attacks if attack.name == OWN_ATTACK), None)
     if config.weighs_own_risks and attackers is None:

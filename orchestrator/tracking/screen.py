@@ -54,7 +54,7 @@ def duration(seconds: float) -> str:
     for most, unit, name in ((90, 1, "s"), (5400, 60, "min"), (200 * 3600, 3600, "h")):
         if seconds < most:
             return f"about {seconds / unit:.{int(name == 'h')}f} {name}"
-    return f"about {seconds / 86400:.0f} days"
+    return f"about {seconds / 86400:.0f} days" if seconds < 1e10 else "centuries"
 
 
 class Screen:
