@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.metadata import Distribution, distributions
-from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -54,7 +53,7 @@ def own_places() -> tuple[Path, ...]:
 
 def of(module: str) -> Origin:
     """Return where Python would import ``module``, a dotted name, or the package around it from, or has imported it from."""
-    top, *names = accumulate(module.split("."), "{}.{}".format)
+    top, *names = module.split(".")
     if top in sys.stdlib_module_names:
         return Origin("python")
     try:
