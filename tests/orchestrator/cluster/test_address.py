@@ -135,7 +135,7 @@ def test_a_name_that_takes_for_ever_to_look_up_is_given_up(monkeypatch):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        (f"ray://127.0.0.1:{free_port()}", "connection refused; --address local starts Ray on this machine"),
+        ("ray://127.0.0.1:{}", "connection refused; --address local starts Ray on this machine"),
         ("nowhere.invalid:6379", "no Ray cluster answers at nowhere.invalid:6379"),
         (f"{'a' * 64}.example:6379", "no Ray cluster answers at a"),
         ("http://head:8265", r"http://head:8265 \(RAY_ADDRESS\) is where jobs are submitted"),
@@ -147,7 +147,7 @@ def test_a_name_that_takes_for_ever_to_look_up_is_given_up(monkeypatch):
 )
 def test_what_is_no_address_or_no_host_is_refused(address, said):
     with pytest.raises(ClusterError, match=said):
-        find_target(None, {"RAY_ADDRESS": address})
+        find_target(None, {"RAY_ADDRESS": address.format(free_port())})
 
 
 LARGE = "name: large\nbase: {rounds: 2, data: {name: digits, clients: 8}, model: {name: mlp, hidden: [100000000]}}\n"
