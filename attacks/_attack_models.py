@@ -64,9 +64,9 @@ def fit(name: str, shadow: Outputs, rng: np.random.Generator) -> Attack:
 def _one_for_all(recipe: Recipe, shadow: Outputs, rng: np.random.Generator) -> Attack:
     mean, scale = np.zeros(shadow.logits.shape[1]), np.ones(shadow.logits.shape[1])
     if recipe.standardized:
-        seen = probabilities(shadow.logits)
+        features = probabilities(shadow.logits)
         # The standard deviation of a class that the shadows never predict is 0, which must not be a divisor.
-        mean, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
+        mean, scale = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-6)
 
     def inputs(outputs: Outputs) -> list[Floats]:
         read = [((probabilities(outputs.logits) - mean) / scale).astype(np.float32)]
@@ -81,9 +81,9 @@ def _one_per_class(shadow: Outputs, rng: np.random.Generator) -> Attack:
     """Train a network for each true class (Shokri et al.); a class whose shadow examples lack a side scores 0."""
     attacks = {}
     for label in np.unique(shadow.labels):
-        own = shadow[shadow.labels == label]
-        if 0 < own.member.sum() < len(own):
-            attacks[label] = _one_for_all(MLP, own, rng)
+        part = shadow[shadow.labels == label]
+        if 0 < part.member.sum() < len(part):
+            attacks[label] = _one_for_all(MLP, part, rng)
 
     def scores(outputs: Outputs) -> Doubles:
         odds = np.zeros(len(outputs))

@@ -52,14 +52,14 @@ def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: I
     confidences = np.full(len(pool.owner), np.nan)
     for j in np.unique(model):
         network.load(models[j])
-        asked = pool.examples[model == j]
-        confidences[model == j] = membership.confidences(network.logits(asked.x), asked.y)
+        examples = pool.examples[model == j]
+        confidences[model == j] = membership.confidences(network.logits(examples.x), examples.y)
     return confidences
 
 
-def rank_within(owner: Ints, drawn: Doubles) -> Ints:
-    """Return the place of each example among its client's, [n], in the order of ``drawn`` [n]."""
-    order, sizes = np.lexsort((drawn, owner)), np.bincount(owner)
+def rank_within(owner: Ints, draws: Doubles) -> Ints:
+    """Return the place of each example among its client's, [n], in the order of ``draws`` [n]."""
+    order, sizes = np.lexsort((draws, owner)), np.bincount(owner)
     rank = np.empty(len(owner), np.int64)
     rank[order] = np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner[order]]
     return rank
@@ -117,9 +117,9 @@ def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
     holder, labels = np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)]), _held_back(data).y
     rows, clients = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for client in np.unique(data.nonmember_owner[data.nonmember_owner != NOBODY]).tolist():
-        drawn = rng.permutation(np.flatnonzero(holder == client))
+        order = rng.permutation(np.flatnonzero(holder == client))
         trained = np.bincount(data.client(client).y, minlength=data.classes)
-        chosen = np.concatenate([drawn[labels[drawn] == label][:count] for label, count in enumerate(trained.tolist())])
+        chosen = np.concatenate([order[labels[order] == label][:count] for label, count in enumerate(trained.tolist())])
         rows.append(np.sort(chosen))
         clients.append(np.full(len(chosen), client))
     needy = ~np.isin(np.arange(data.clients), data.nonmember_owner)
@@ -168,5 +168,5 @@ def halves(config: Any, pool: Pool, stream: Stream) -> Bools:
     """
     half = np.bincount(pool.owner)[pool.owner] // 2
     draws = (stream("replicas", pair, HALVES).random(len(pool)) for pair in range(config.replicas // 2))
-    first = [rank_within(pool.owner, drawn) < half for drawn in draws]
+    first = [rank_within(pool.owner, draw) < half for draw in draws]
     return np.stack([side for inside in first for side in (inside, ~inside)])

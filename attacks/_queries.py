@@ -54,8 +54,8 @@ def resembled_clients(data: Federation, clients: Ints, owners: Ints, rng: np.ran
 
     The latter are drawn from ``clients`` in proportion to their examples.
     """
-    drawn = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
-    return np.where(owners == NOBODY, drawn, owners)
+    resembled = rng.choice(data.owner()[np.isin(data.owner(), clients)], len(owners))
+    return np.where(owners == NOBODY, resembled, owners)
 
 
 def untransformed(data: Federation, examples: int) -> Floats:
@@ -98,7 +98,7 @@ class Asked:
         return np.arange(len(self.owner)) < len(self.inside)
 
 
-def asked(
+def draw_queries(
     limit: int, data: Federation, clients: Ints, rng: np.random.Generator, aside: Ints = NONE, matched: bool = True
 ) -> Asked:
     """Draw training examples of ``clients`` and held-out ones, so many of each at most.
@@ -124,8 +124,8 @@ def set_aside(share: float, sides: Iterable[Bools], rng: np.random.Generator) ->
     sides = list(sides)
     aside = np.zeros(len(sides[0]), bool)
     for side in sides:
-        drawn = rng.permutation(np.flatnonzero(side))
-        aside[drawn[: round(share * len(drawn))]] = True
+        order = rng.permutation(np.flatnonzero(side))
+        aside[order[: round(share * len(order))]] = True
     return aside
 
 
@@ -145,8 +145,8 @@ def targets(data: Federation, stream: Stream, most: int, tests: bool = False) ->
     size = min(most, *map(len, pools))
     if size < 1:
         raise DataError(f"source inference needs 1 training example or more of every client of {data.name}")
-    drawn = [stream("attack_targets", i).choice(pool, size, replace=False) for i, pool in enumerate(pools)]
-    return np.sort(drawn, axis=1)
+    places = [stream("attack_targets", i).choice(pool, size, replace=False) for i, pool in enumerate(pools)]
+    return np.sort(places, axis=1)
 
 
 def target_losses(seen: SeenUpdates, places: Ints) -> Doubles:
@@ -237,8 +237,8 @@ def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
     references = data.train[:0]
     if config.center != "none":
         chosen = stream("attack_targets", 0, 13).choice(len(stored), min(config.references, len(stored)), replace=False)
-        drawn = stored[np.sort(chosen)]
-        references = joined([like(drawn, i) for i in range(1 if plain else data.clients)])
+        candidates = stored[np.sort(chosen)]
+        references = joined([like(candidates, i) for i in range(1 if plain else data.clients)])
     sides = [np.repeat(np.arange(data.clients), count // data.clients) for count in (members.size, len(outside))]
     return Queries(
         members=members,
@@ -268,9 +268,9 @@ def _of_others(config: Any, members: Ints, stream: Stream) -> Ints:
 def _own(data: Federation, client: int, size: int, stream: Stream) -> tuple[Examples, Examples]:
     """Draw non-members among a client's test examples, which have its transform, and its held-out ones, which do not."""
     tests, stored = (np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner))
-    drawn = np.sort(stream("attack_targets", client, 5).choice(len(tests) + len(stored), size, replace=False))
-    first = drawn < len(tests)
-    return data.test[tests[drawn[first]]], data.nonmembers[stored[drawn[~first] - len(tests)]]
+    places = np.sort(stream("attack_targets", client, 5).choice(len(tests) + len(stored), size, replace=False))
+    first = places < len(tests)
+    return data.test[tests[places[first]]], data.nonmembers[stored[places[~first] - len(tests)]]
 
 
 def holds_out(data: Federation) -> Bools:

@@ -133,8 +133,8 @@ def shadow_jobs(
         return data.draw_strengths(resembled_clients(data, among, owners, rng), rng)
 
     def job(k: int) -> ShadowJob:
-        drawn = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
-        members, nonmembers = drawn[:half], np.sort(drawn[half : 2 * half])
+        order = np.random.default_rng(seed("shadow_halves", k)).permutation(len(data.shadow))
+        members, nonmembers = order[:half], np.sort(order[half : 2 * half])
         owners = np.full(len(data.shadow), NOBODY)
         if federated:
             owners[members] = np.repeat(holders, sizes)
@@ -167,15 +167,15 @@ def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run, b
     ``begun`` is the result of one of the `earlier` jobs; without it, the training begins anew, and ends with the same
     bytes. ``network`` holds the shadow model afterwards. Raises FloatingPointError if the training diverged.
     """
-    drawn, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
-    asked = Examples(data.prepare(data.shadow.x[drawn], job.strengths[drawn]), data.shadow.y[drawn])
+    rows, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
+    queries = Examples(data.prepare(data.shadow.x[rows], job.strengths[rows]), data.shadow.y[rows])
     if len(job.sizes):
-        epochs, state = _train_federation(job, asked[:size], data, network, run, begun)
+        epochs, state = _train_federation(job, queries[:size], data, network, run, begun)
     else:
-        epochs, state = _train_single(job, asked[:size], data, network, run), NO_STATE
-    logits = network.logits(asked.x)
-    accuracy = float(np.mean(logits[:size].argmax(axis=1) == asked.y[:size]))
-    return Shadow(logits, asked.y, np.arange(len(drawn)) < size, accuracy, epochs, job.role, state)
+        epochs, state = _train_single(job, queries[:size], data, network, run), NO_STATE
+    logits = network.logits(queries.x)
+    accuracy = float(np.mean(logits[:size].argmax(axis=1) == queries.y[:size]))
+    return Shadow(logits, queries.y, np.arange(len(rows)) < size, accuracy, epochs, job.role, state)
 
 
 def _train_federation(

@@ -207,17 +207,17 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     drawing, resampling, guessing = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
     rows = attacked(answers, config.records, drawing)
-    seen = Seen(answers, rows, config.variance)
+    evidence = Seen(answers, rows, config.variance)
     methods = [method for method in calibrated.METHODS if calibrated.FEWEST[method] <= left]
-    attacks = {method: seen.attack(method) for method in methods}
+    attacks = {method: evidence.attack(method) for method in methods}
     fixed: list[str] = [config.method] * (left + 1)
-    *chosen, of_run = seen.chosen(methods) if config.method == "best" else fixed
+    *chosen, of_run = evidence.chosen(methods) if config.method == "best" else fixed
     by_replica = [attacks[method].replicas for method in chosen]
     scores, strict = (np.stack([getattr(it, of)[k] for k, it in enumerate(by_replica)]) for of in ("scores", "strict"))
-    head = MethodTargets(Targets(scores, strict, seen.inside), attacks[of_run].run)
-    summaries = {method: summary(attack, seen) for method, attack in attacks.items()}
-    summaries["headline"] = summary(head, seen, resampling)
-    exposure = of_clients(head.replicas, seen.owner, clients)
+    head = MethodTargets(Targets(scores, strict, evidence.inside), attacks[of_run].run)
+    summaries = {method: summary(attack, evidence) for method, attack in attacks.items()}
+    summaries["headline"] = summary(head, evidence, resampling)
+    exposure = of_clients(head.replicas, evidence.owner, clients)
     usual = max(set(chosen), key=chosen.count)
     trained = int(answers.pool.trained.sum())
     size = float(answers.inside.sum(axis=1).mean() / trained) if trained else NAN
@@ -225,7 +225,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     metrics = _metrics(*summaries["headline"]) | {
         "calibrated_loss_auc": summaries["loss"][0]["auc"][0],
         "calibrated_auc_worst_client": _known(np.nanmax, exposure["calibrated_auc"]),
-        "calibrated_auc_worst_client_null": seen.worst_by_chance(usual, clients, guessing),
+        "calibrated_auc_worst_client_null": evidence.worst_by_chance(usual, clients, guessing),
     }
     metrics |= {f"calibrated_{name}": value for name, value in sizes.items()}
     chances = head.replicas.by_chance(), head.run.by_chance()
@@ -238,7 +238,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     measures += [Measure("headline", f"is_{method}", chosen.count(method) / left) for method in methods]
     measures += [Measure("run_headline", f"is_{method}", float(of_run == method)) for method in methods]
     measures += [Measure("pool", name, value) for name, value in ({"records": float(len(rows))} | sizes).items()]
-    return Exposure(metrics, exposure, tuple(measures), scores=_scores(head, seen))
+    return Exposure(metrics, exposure, tuple(measures), scores=_scores(head, evidence))
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,11 +251,11 @@ class MethodTargets:
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
     """Return the positions of the attacked examples: of each model at most so many, evenly over its clients."""
-    drawn = rng.random(len(answers.pool))
-    rank, rows = rank_within(answers.pool.owner, drawn), []
+    draws = rng.random(len(answers.pool))
+    rank, rows = rank_within(answers.pool.owner, draws), []
     for model in np.unique(answers.model):
         of_model = np.flatnonzero(answers.model == model)
-        rows.append(of_model[np.lexsort((drawn[of_model], rank[of_model]))][:most])
+        rows.append(of_model[np.lexsort((draws[of_model], rank[of_model]))][:most])
     return np.sort(np.concatenate(rows))
 
 
@@ -335,17 +335,17 @@ def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray
     """Return AUC and TPR at the strict threshold on each client's examples, averaged over targets, [clients] each."""
     columns = {name: np.full(clients, NAN) for name in ("calibrated_auc", "calibrated_tpr_set_to_1_fpr")}
     for client in np.unique(owner).tolist():
-        own = owner == client
-        said, member = targets.strict[:, own], targets.member[:, own]
-        columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(own))
-        known = ~np.isnan(targets.scores[:, own]).any(axis=1)
-        if members := int(member[known].sum()):
-            columns["calibrated_tpr_set_to_1_fpr"][client] = (said & member)[known].sum() / members
+        of_client = owner == client
+        positive, member = targets.strict[:, of_client], targets.member[:, of_client]
+        columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(of_client))
+        valid = ~np.isnan(targets.scores[:, of_client]).any(axis=1)
+        if members := int(member[valid].sum()):
+            columns["calibrated_tpr_set_to_1_fpr"][client] = (positive & member)[valid].sum() / members
     return columns
 
 
 def summary(
-    attack: MethodTargets, seen: Seen, rng: np.random.Generator | None = None
+    attack: MethodTargets, evidence: Seen, rng: np.random.Generator | None = None
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Return all measures over replicas and those of the run, with the AUC of every group and model.
 
@@ -357,12 +357,12 @@ def summary(
     ends: dict[str, intervals.Interval] = {}
     if np.isnan(values["balanced_accuracy"]):
         values["auc"] = NAN
-    elif rng and len(np.unique(seen.owner)) >= FEWEST_CLIENTS:
-        ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=seen.owner)
+    elif rng and len(np.unique(evidence.owner)) >= FEWEST_CLIENTS:
+        ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=evidence.owner)
     run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
-    for name, own in seen.parts():
-        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(own))
-        run[f"auc_{name}"] = float(of_run.aucs(own)[0]), NAN, NAN
+    for name, part in evidence.parts():
+        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part))
+        run[f"auc_{name}"] = float(of_run.aucs(part)[0]), NAN, NAN
     return replicas, run
 
 
@@ -381,15 +381,15 @@ def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> d
     return metrics
 
 
-def _scores(head: MethodTargets, seen: Seen) -> Scores:
+def _scores(head: MethodTargets, evidence: Seen) -> Scores:
     """Return the headline's scores, a row for each example and target; the run is one where examples were held back."""
-    parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(seen.numbers.tolist())]
-    if not seen.trained.all():
+    parts = [(f"replica {number}", head.replicas, k) for k, number in enumerate(evidence.numbers.tolist())]
+    if not evidence.trained.all():
         parts.append(("run", head.run, 0))
-    examples = len(seen.owner)
+    examples = len(evidence.owner)
     return Scores(
         attack=np.full(len(parts) * examples, "calibrated_mia"),
-        client=np.tile(seen.owner, len(parts)),
+        client=np.tile(evidence.owner, len(parts)),
         member=np.concatenate([targets.member[k] for _, targets, k in parts]),
         score=np.concatenate([targets.scores[k] for _, targets, k in parts]),
         target=np.repeat(np.array([name for name, _, _ in parts]), examples),

@@ -194,8 +194,8 @@ def problems(config: Config, run: Run) -> Problems:
         )
         conflicts.append(("replicas", f"{sentence} interval: false for an AUC and an exact p without an interval"))
     if k and config.rounds != "auto" and not _rounds(config, run.rounds):
-        said = ", ".join(map(str, config.rounds)) or "none"
-        conflicts.append(("rounds", f"no round of the paired test is one of the run's {run.rounds}; got {said}"))
+        rounds = ", ".join(map(str, config.rounds)) or "none"
+        conflicts.append(("rounds", f"no round of the paired test is one of the run's {run.rounds}; got {rounds}"))
     if config.rounds != "auto" and len(config.rounds) > 10:
         conflicts.append(("rounds", f"the paired test is made after at most 10 rounds; got {len(config.rounds)}"))
     return conflicts
@@ -237,10 +237,10 @@ def attacker_examples(config: Config, data: Federation) -> Examples:
     model is queried with the same examples.
     """
     client = config.target % data.clients
-    own = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
-    if not len(own):
+    examples = data.client(client) if config.shadow == "subset" else data.test[data.test_owner == client]
+    if not len(examples):
         raise DataError(f"client {client} of {data.name} has no test examples of its own; use shadow: subset")
-    return own[_spaced(len(own), max(1, round(config.shadow_share * len(own))))]
+    return examples[_spaced(len(examples), max(1, round(config.shadow_share * len(examples))))]
 
 
 def _spaced(size: int, count: int) -> Ints:
@@ -287,7 +287,7 @@ def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Fe
     """
     if lack := lacking(data, target):
         raise DataError(lack)
-    own, labels = slice(data.offsets[target], data.offsets[target + 1]), data.client(target).y
+    place, labels = slice(data.offsets[target], data.offsets[target + 1]), data.client(target).y
     rows = np.empty(len(labels), np.int64)
     for label in np.unique(labels):
         places, available = labels == label, np.flatnonzero(data.shadow.y == label)
@@ -295,7 +295,7 @@ def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Fe
         rows[places] = np.concatenate([rng.permutation(available) for _ in range(rounds)])[: places.sum()]
     strengths = data.draw_strengths(np.full(len(rows), target), rng)
     x, example_strengths = data.train.x.copy(), data.example_strengths.copy()
-    x[own], example_strengths[own] = data.prepare(data.shadow.x[rows], strengths), strengths
+    x[place], example_strengths[place] = data.prepare(data.shadow.x[rows], strengths), strengths
     return replace(data, train=Examples(x, data.train.y), example_strengths=example_strengths)
 
 
@@ -373,7 +373,7 @@ def compare(config: Config, measured: Measured, rng: np.random.Generator) -> Exp
         "cia_epsilon_most": paired.most_epsilon(pairs) if pairs else NAN,
         "cia_stand_in_distinct": next((m["distinct"] for _, by_round in measured for m in by_round.values()), NAN),
     }
-    return Exposure(headline | metrics, measures=tuple(Measure("client_target", *one) for one in metrics.items()))
+    return Exposure(headline | metrics, measures=tuple(Measure("client_target", *pair) for pair in metrics.items()))
 
 
 def _test(config: Config, measured: Measured, round_: int) -> dict[str, float]:

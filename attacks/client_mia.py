@@ -33,7 +33,7 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric
 from algorithms.interfaces import Problems, Run
-from attacks._queries import asked, held_out_sizes, set_aside, transformed
+from attacks._queries import draw_queries, held_out_sizes, set_aside, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import membership
 from attacks.metrics.client_auc import MEASURED, Successes, successes
@@ -109,7 +109,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     who = attackers(config, data, stream)
     who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
     asking, choosing, resampling = model.rng.spawn(3)
-    queries = asked(config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream))
+    queries = draw_queries(config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream))
     labels, member = queries.labels, queries.member
     model.network.load(model.weights)
     logits = model.network.logits(np.concatenate([queries.inside.x, queries.outside.x]))
@@ -147,7 +147,7 @@ def learned_thresholds(config: Config, model: AttackedModel, client: int) -> Dou
     number, data = model.cluster.number, model.cluster.data
     trained = number if client in model.cluster.clients else int(model.trained[client])
     model.network.load(model.weights if trained == number else model.sent[trained])
-    examples, member = lesson(config, data, client, model.stream)
+    examples, member = teaching_set(config, data, client, model.stream)
     return learn(Outputs(model.network.logits(examples.x), examples.y, member), data.classes, config.per_class)
 
 
@@ -160,14 +160,14 @@ def learn(outputs: Outputs, classes: int, per_class: int) -> Doubles:
     return -membership.class_thresholds(signal, outputs.labels, outputs.member, classes, per_class)
 
 
-def lesson(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Bools]:
+def teaching_set(config: Config, data: Federation, client: int, stream: Stream) -> tuple[Examples, Bools]:
     """Return the examples that ``client`` learns from, ready for the model, and whether each is a member [n]."""
     rng, members = stream("attack_targets", client, DRAWN), data.client(client)
     tests, outside = np.flatnonzero(data.test_owner == client), np.flatnonzero(data.nonmember_owner == client)
     if len(tests) + len(outside) < FEWEST:
         common = reserved(config, data, stream)
-        wanted = min(len(common), max(len(members), FEWEST))
-        outside = np.concatenate([outside, np.sort(rng.choice(common, wanted, replace=False))])
+        size = min(len(common), max(len(members), FEWEST))
+        outside = np.concatenate([outside, np.sort(rng.choice(common, size, replace=False))])
     others = transformed(data, data.nonmembers[outside], client, rng)
     examples = joined([members, data.test[tests], others] if len(tests) else [members, others])
     return examples, np.arange(len(examples)) < len(members)
@@ -176,10 +176,10 @@ def lesson(config: Config, data: Federation, client: int, stream: Stream) -> tup
 def _mean_rows(subject: str, success: Successes) -> list[Measure]:
     """Return the mean over attackers, with its interval over examples, and how many attackers it is over."""
     rows = [Measure(subject, name, *success.mean[name], chance=membership.CHANCE[name]) for name in MEASURED]
-    known = ~np.isnan(success.by_attacker["auc"])
-    sizes = {"members": success.members[known], "nonmembers": success.nonmembers[known]}
+    valid = ~np.isnan(success.by_attacker["auc"])
+    sizes = {"members": success.members[valid], "nonmembers": success.nonmembers[valid]}
     means = {side: float(np.mean(size)) if len(size) else NAN for side, size in sizes.items()}
-    return rows + [Measure(subject, name, v) for name, v in ({"attackers": float(known.sum())} | means).items()]
+    return rows + [Measure(subject, name, v) for name, v in ({"attackers": float(valid.sum())} | means).items()]
 
 
 def attackers(config: Config, data: Federation, stream: Stream) -> Ints:

@@ -236,20 +236,20 @@ def round_scores(
     """
     worlds, numbers = observed["assignment"], queries.numbers[clients]
 
-    def own(values: Doubles) -> Doubles:
+    def own_values(values: Doubles) -> Doubles:
         return np.take_along_axis(values, numbers, axis=1)
 
     def standing(values: Doubles) -> Doubles:
         values = out_worlds.centered(values, queries.labels, queries.transforms, queries.reference_labels)
-        return out_worlds.standing(own(values), out_worlds.others(values, numbers, worlds), config.world)
+        return out_worlds.standing(own_values(values), out_worlds.others(values, numbers, worlds), config.world)
 
     confidences = observed["confidences"].astype(np.float64)
     compared = -np.logaddexp(0.0, -confidences) if config.world == "gaussian" else confidences
-    scores = {"fedmia_loss": standing(compared), "loss_series": -np.logaddexp(0.0, -own(confidences))}
+    scores = {"fedmia_loss": standing(compared), "loss_series": -np.logaddexp(0.0, -own_values(confidences))}
     if config.signals == "all":
         cosines, differences = (observed[name].astype(np.float64) for name in ("cosines", "differences"))
-        scores |= {"fedmia_cosine": standing(cosines), "mean_cosine": own(cosines)}
-        scores["gradient_difference"] = own(differences)
+        scores |= {"fedmia_cosine": standing(cosines), "mean_cosine": own_values(cosines)}
+        scores["gradient_difference"] = own_values(differences)
     return scores
 
 
@@ -298,13 +298,13 @@ def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
 
 def _headline(aucs: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
     """Return the metrics of the headline signal."""
-    known = aucs.auc[~np.isnan(aucs.auc)]
-    if not len(known):
+    values = aucs.auc[~np.isnan(aucs.auc)]
+    if not len(values):
         return {}
-    variation, null = float(disparity.cov(known)), client_auc.by_chance(aucs.mean, aucs.apart, len(known))
-    metrics = {"auc": aucs.mean, "auc_low": aucs.mean_low, "auc_high": aucs.mean_high, "auc_max": float(known.max())}
+    variation, null = float(disparity.cov(values)), client_auc.by_chance(aucs.mean, aucs.apart, len(values))
+    metrics = {"auc": aucs.mean, "auc_low": aucs.mean_low, "auc_high": aucs.mean_high, "auc_max": float(values.max())}
     metrics |= {"tpr_at_1_fpr": NAN if np.isnan(rates).all() else float(np.nanmean(rates)), "cov": variation}
-    metrics |= {"fi": float(disparity.fairness_index(variation)), "eod": float(disparity.eod(known))}
+    metrics |= {"fi": float(disparity.fairness_index(variation)), "eod": float(disparity.eod(values))}
     metrics |= {f"{name}_null": null[name] for name in ("auc_max", "cov", "fi", "eod")}
     return {f"fedmia_{name}": value for name, value in metrics.items()}
 

@@ -404,5 +404,5 @@ def defined(outcome: Outcome, metric: str) -> list[float]:
 
 def means_over_rounds(outcome: Outcome, metrics: Iterable[str]) -> Metrics:
     """Return the mean of each metric over the rounds in which it is defined; None if there are none."""
-    known = {metric: defined(outcome, metric) for metric in metrics}
-    return {metric: float(np.mean(values)) if values else None for metric, values in known.items()}
+    values_of = {metric: defined(outcome, metric) for metric in metrics}
+    return {metric: float(np.mean(values)) if values else None for metric, values in values_of.items()}

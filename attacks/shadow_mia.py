@@ -42,7 +42,7 @@ from pydantic import Field
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank, Risk
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
-from attacks._queries import asked, set_aside
+from attacks._queries import draw_queries, set_aside
 from attacks._shadows import Shadow, pool_outputs, shadow_size
 from attacks._shadows import earlier as earlier
 from attacks._shadows import shadow_jobs as shadow_jobs
@@ -174,8 +174,8 @@ Fitted = Callable[[Outputs], Doubles]
 
 def _learned(config: Config, shadow: Outputs, rng: np.random.Generator) -> Fitted:
     limit = config.attack_examples
-    seen = shadow[np.sort(rng.choice(len(shadow), limit, replace=False))] if len(shadow) > limit else shadow
-    return _attack_models.fit(config.attack_model, seen, rng)
+    outputs = shadow[np.sort(rng.choice(len(shadow), limit, replace=False))] if len(shadow) > limit else shadow
+    return _attack_models.fit(config.attack_model, outputs, rng)
 
 
 # How each attack is fitted on the outputs of shadow models.
@@ -193,7 +193,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     The measures are always those of the oracle; with ``signal: server_only``, the published risk depends on shadows
     alone.
     """
-    shadows, probes = ([one for one in model.shadows if one.role == role] for role in ("shadow", "probe"))
+    shadows, probes = ([shadow for shadow in model.shadows if shadow.role == role] for role in ("shadow", "probe"))
     # Independent generators, so that how much one step draws does not change the others.
     fitting, asking, choosing, dividing, resampling = model.rng.spawn(5)
     fitted = {name: fit(config, pool_outputs(shadows), fitting) for name, fit in ATTACKS.items()}
@@ -239,13 +239,13 @@ def strongest(config: Config, shadows: Sequence[Outputs], rng: np.random.Generat
         parts = [parts[0][np.concatenate([rows[k::2] for rows in order])] for k in (0, 1)]
     accuracies = dict.fromkeys(ATTACKS, 0.0)
     for k, judged in enumerate(parts):
-        seen = pool_outputs(parts[:k] + parts[k + 1 :])
-        if seen.member.all() or not seen.member.any():  # a half of one member and one non-member
+        outputs = pool_outputs(parts[:k] + parts[k + 1 :])
+        if outputs.member.all() or not outputs.member.any():  # a half of one member and one non-member
             return "gap"
         for name, fit in ATTACKS.items():
-            accuracies[name] += membership.balanced_accuracy(fit(config, seen, rng)(judged), judged.member)
-    known = {name: accuracy for name, accuracy in accuracies.items() if not np.isnan(accuracy)}
-    return max(known, key=lambda name: known[name]) if known else "gap"
+            accuracies[name] += membership.balanced_accuracy(fit(config, outputs, rng)(judged), judged.member)
+    candidates = {name: accuracy for name, accuracy in accuracies.items() if not np.isnan(accuracy)}
+    return max(candidates, key=lambda name: candidates[name]) if candidates else "gap"
 
 
 class Answers(NamedTuple):
@@ -267,7 +267,7 @@ def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> Answe
     # An independent generator, so that the comparison of those who left does not change the other one.
     groups = [(cluster.clients, rng), (cluster.left, rng.spawn(1)[0])][: 1 + bool(len(cluster.left))]
     for group, generator in groups:
-        part = asked(config.queries, data, group, generator, matched=matched)
+        part = draw_queries(config.queries, data, group, generator, matched=matched)
         if not len(part.outside):
             raise DataError(
                 f"{data.name} has no held-out example to compare with the {len(part.inside)} members of a cluster"

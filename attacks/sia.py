@@ -250,8 +250,8 @@ def round_metrics(accuracy: Doubles, exchanged: Doubles, means: Doubles) -> dict
     values: dict[str, float] = {}
     permuted = _disparities(exchanged)
     for name, value in _disparities(accuracy).items():
-        known = permuted[name][~np.isnan(permuted[name])]
-        values |= {name: float(value), NULLS[name]: float(known.mean()) if len(known) else np.nan}
+        draws = permuted[name][~np.isnan(permuted[name])]
+        values |= {name: float(value), NULLS[name]: float(draws.mean()) if len(draws) else np.nan}
     loss_cov, loss_mad = (float(np.mean(list(map(spread, means.T)))) for spread in (disparity.cov, disparity.mad))
     return values | {"loss_cov": loss_cov, "loss_fi": float(disparity.fairness_index(loss_cov)), "loss_mad": loss_mad}
 

@@ -221,8 +221,8 @@ class Completed:
 @remembered
 def components(folder: str) -> dict[str, ModuleType]:
     """Return the components of a slot, such as "algorithms.clustering", by name: its own, then those from outside."""
-    own, others = own_components(folder), outside.loaded(folder)
-    return own | {name: others[name] for name in sorted(others.keys() - own.keys())}
+    modules, others = own_components(folder), outside.loaded(folder)
+    return modules | {name: others[name] for name in sorted(others.keys() - modules.keys())}
 
 
 @remembered
@@ -253,10 +253,10 @@ def described(folder: str) -> dict[str, Completed]:
 @remembered
 def _described(folder: str, declared: tuple[outside.Declaration, ...]) -> dict[str, Completed]:
     contracts = (*getattr(importlib.import_module(folder), "CONTRACTS", ()), BaseContract)
-    own = own_components(folder)
+    modules = own_components(folder)
     saved = {declaration.name: Completed(declaration, contracts) for declaration in declared}
-    others = sorted({*components(folder), *saved} - own.keys())
-    return {name: complete(folder, name) for name in own} | {
+    others = sorted({*components(folder), *saved} - modules.keys())
+    return {name: complete(folder, name) for name in modules} | {
         name: saved.get(name) or complete(folder, name) for name in others
     }
 

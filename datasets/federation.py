@@ -72,10 +72,10 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
+def excerpt(names: Sequence[str], most: int = 5) -> str:
     """Return a list of at most so many names, and how many more there are.
 
-    >>> some(["a", "b", "c"], 2)
+    >>> excerpt(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -153,8 +153,8 @@ def cause(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
-    own = [frame for frame in frames if frame.filename not in (__file__, importlib.__file__)]
-    return f"{own[-1].filename}, line {own[-1].lineno}: {text}" if own else text
+    places = [frame for frame in frames if frame.filename not in (__file__, importlib.__file__)]
+    return f"{places[-1].filename}, line {places[-1].lineno}: {text}" if places else text
 
 
 @cache

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasets.federation import DataError, Ints, Source, some
+from datasets.federation import DataError, Ints, Source, excerpt
 from datasets.source_configs import OwnFilesConfig
 from datasets.sources import _own_files as own
 from datasets.sources import arrays, image_folder, table
@@ -124,8 +124,8 @@ def _kind(path: Path) -> str:
 
 def _counted(role: str, profiled: Profile, names: Sequence[str], counts: Ints, what: str) -> str:
     """A count in words: "label outcome: 2 classes: benign 357, malignant 212"."""
-    shown = some([f"{name} {count}" for name, count in zip(names, counts, strict=True)], 10)
-    return f"{role} {profiled.fields.get(role, '')}".rstrip() + f": {len(names)} {what}: {shown}"
+    groups = excerpt([f"{name} {count}" for name, count in zip(names, counts, strict=True)], 10)
+    return f"{role} {profiled.fields.get(role, '')}".rstrip() + f": {len(names)} {what}: {groups}"
 
 
 def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
@@ -163,7 +163,7 @@ def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
         why = "; ".join(f"{name}: {', '.join(values)} are not all numbers" for name, values in codes.items())
         profiled.choose("categories", list(codes), why, "taken for categories: ")
     if empty := {name: int(count) for name, count in frame[features].isna().sum().items() if count}:
-        cells = f"empty cells: {some([f'{name} {count}' for name, count in empty.items()])}"
+        cells = f"empty cells: {excerpt([f'{name} {count}' for name, count in empty.items()])}"
         if file.is_csv:  # say which of its words were taken for empty
             spelled, _ = file.read(list(empty), list(empty), nulls=())
             words = [repr(word) for word in NULLS[1:] if (spelled == word).any(axis=None)]

@@ -182,8 +182,8 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
     testing = rng.permutation(len(source.test)) + len(source.train)
     if isinstance(config, HeldOutConfig):
         each = config.examples_per_client or len(training) // config.clients
-        own = training[: config.clients * each].reshape(config.clients, each)
-        tests, nonmembers, validation, rest = np.split(own, np.cumsum(_hold_outs(config, each)), axis=1)
+        portions = training[: config.clients * each].reshape(config.clients, each)
+        tests, nonmembers, validation, rest = np.split(portions, np.cumsum(_hold_outs(config, each)), axis=1)
         shadow = testing[: config.shadow_size]
         return assigned([*rest], shadow, ([*tests], NONE), ([*nonmembers], NONE), ([*validation], NONE))
     assert isinstance(config, SharedTestConfig)

@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code, see `orchestrator`; of what interrupts a run, SIGTERM gives 143 and SIGHUP 129.
     """
     options = parser().parse_args(arguments)
-    with heeded() as asked:
+    with heeded() as interruption:
         code = _run(options)
-        return asked.code(code) if code == INTERRUPTED else code
+        return interruption.code(code) if code == INTERRUPTED else code
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -112,9 +112,9 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
     from orchestrator.estimates.dry_run import plan as planned
 
     ahead = work.ahead()
-    shown = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
+    overview = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
     sentences = [*work.earlier.sentences(len(work.trials)), *work.earlier.planned()]
-    Console(highlight=False).print(*sentences, shown, sep="\n")
+    Console(highlight=False).print(*sentences, overview, sep="\n")
     return FINISHED
 
 

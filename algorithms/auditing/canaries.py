@@ -98,11 +98,11 @@ class Directions:
         spread[: len(coefficients)] = coefficients
         return self._place(walsh_hadamard(spread) * self.signs * np.float32(self.number**-0.5))
 
-    def one(self, row: int) -> Floats:
-        """Return direction ``row``, a vector [d]."""
+    def row(self, index: int) -> Floats:
+        """Return direction ``index``, a vector [d]."""
         signs = np.ones(1, np.float32)
         while len(signs) < self.number:  # one more bit of the column's index at a time, the lowest first
-            signs = np.concatenate([signs, -signs if row & len(signs) else signs])
+            signs = np.concatenate([signs, -signs if index & len(signs) else signs])
         return self._place(signs * self.signs * np.float32(self.number**-0.5))
 
     def products(self, x: Floats) -> Doubles:

@@ -59,12 +59,12 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
     """Compute `epsilon_gdp` of many mu [...], no NaN, by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8)."""
     from scipy.special import log_ndtr
 
-    known = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
-    low, high = np.zeros_like(known), known**2 / 2 + known * math.sqrt(2 * math.log(1 / delta))
+    inner = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
+    low, high = np.zeros_like(inner), inner**2 / 2 + inner * math.sqrt(2 * math.log(1 / delta))
     for _ in range(60):
         middle = (low + high) / 2
-        above = log_ndtr(known / 2 - middle / known)
-        less = middle + log_ndtr(-known / 2 - middle / known) - above  # below 0
+        above = log_ndtr(inner / 2 - middle / inner)
+        less = middle + log_ndtr(-inner / 2 - middle / inner) - above  # below 0
         too_low = above + np.log(-np.expm1(np.minimum(less, -1e-300))) > math.log(delta)
         low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
     return np.where(mu > 0, np.where(mu < LARGEST_MU, high, np.inf), 0.0)

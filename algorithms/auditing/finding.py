@@ -164,12 +164,12 @@ def find(
     if not canaries or not canaries["audited"][j]:
         return None
     scores, inside = canaries["scores"][j] / math.sqrt(canaries["squares"][j]), canaries["inside"][j]
-    own, unseen = scores[: len(inside)], scores[len(inside) :]
-    outside = own[~inside] if opposite else np.concatenate([own[~inside], unseen])
+    guesses, unseen = scores[: len(inside)], scores[len(inside) :]
+    outside = guesses[~inside] if opposite else np.concatenate([guesses[~inside], unseen])
     r = bounds.guesses(len(inside), min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0), delta)
-    right, alpha = bounds.right_guesses(own, inside, r), bounds.ALPHA / len(canaries["audited"])
+    right, alpha = bounds.right_guesses(guesses, inside, r), bounds.ALPHA / len(canaries["audited"])
     certified = bounds.one_run_bound(len(inside), r, right, delta, alpha)
-    apart = separation(own[inside], outside, not sampled, _skipped(canaries, j))
+    apart = separation(guesses[inside], outside, not sampled, _skipped(canaries, j))
     return Finding(apart.mu, apart.epsilon(delta), *apart.limits(delta), apart.limits(delta, SURE)[0], certified)
 
 

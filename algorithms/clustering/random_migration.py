@@ -55,10 +55,10 @@ def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, 
     order = np.arange(len(by_loss)) if preferences.turn is None else np.argsort(preferences.turn)
     alike = view.previous if config.limits_leaving else np.zeros(len(by_loss), np.int64)
     for before, a in product(np.unique(alike), models):
-        those = (alike == before) & (by_loss == a)
-        waiting = order[those[order]]
+        group = (alike == before) & (by_loss == a)
+        waiting = order[group[order]]
         for b in models[models != a]:
-            count = int((those & (by_risk == b)).sum())
+            count = int((group & (by_risk == b)).sum())
             chosen[waiting[:count]], waiting = b, waiting[count:]
     preferred = cheapest(view.losses, view.losses, view.previous)
     forced = (chosen != preferred)[:, None] & (chosen[:, None] != models)

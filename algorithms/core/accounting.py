@@ -178,7 +178,7 @@ def _without_replacement(events: Iterable[PrivacyEvent], delta: float) -> float:
 
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
     counts = Counter((event.noise_multiplier, event.sampling, event.clients) for event in events)
-    for (multiplier, share, drawn), count in sorted(counts.items()):
-        population = round(drawn / share)
-        accountant.compose(SampledWithoutReplacementDpEvent(population, drawn, GaussianDpEvent(multiplier)), count)
+    for (multiplier, share, clients), count in sorted(counts.items()):
+        population = round(clients / share)
+        accountant.compose(SampledWithoutReplacementDpEvent(population, clients, GaussianDpEvent(multiplier)), count)
     return float(accountant.get_epsilon(delta))

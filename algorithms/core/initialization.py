@@ -19,15 +19,15 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
     """
     layer: Any
     for layer in module.modules():
-        own = {name: parameter.data for name, parameter in layer.named_parameters(recurse=False)}
+        parameters = {name: parameter.data for name, parameter in layer.named_parameters(recurse=False)}
         if "running_mean" in dict(layer.named_buffers(recurse=False)):
             layer.reset_running_stats()
-        if "weight" not in own:
+        if "weight" not in parameters:
             continue
-        weight, bias, scheme = own["weight"], own.get("bias"), getattr(layer, "init", "default")
+        weight, bias, scheme = parameters["weight"], parameters.get("bias"), getattr(layer, "init", "default")
         if weight.dim() < 2:
             weight.fill_(1.0)
-            own["bias"].zero_()
+            parameters["bias"].zero_()
             continue
         receptive = math.prod(weight.shape[2:])
         fan_in, fan_out = weight.shape[1] * receptive, weight.shape[0] * receptive

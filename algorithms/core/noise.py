@@ -20,13 +20,13 @@ class Normals:
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
-        drawn = np.empty(size, np.float32)
-        self._drawn: Floats | None = drawn
+        noise = np.empty(size, np.float32)
+        self._drawn: Floats | None = noise
         starts = range(0, size, BLOCK)
         generators = rng.spawn(len(starts)) if len(starts) > 1 else [rng] * len(starts)
         self._blocks = [
-            THREADS.submit(own.standard_normal, out=drawn[at : at + BLOCK], dtype=np.float32)
-            for at, own in zip(starts, generators, strict=True)
+            THREADS.submit(generator.standard_normal, out=noise[at : at + BLOCK], dtype=np.float32)
+            for at, generator in zip(starts, generators, strict=True)
         ]
 
     def take(self) -> Floats:
@@ -39,8 +39,8 @@ class Normals:
             raise RuntimeError("this noise has already been used")
         for block in self._blocks:
             block.result()
-        drawn, self._drawn, self._blocks = self._drawn, None, []
-        return drawn
+        noise, self._drawn, self._blocks = self._drawn, None, []
+        return noise
 
 
 class Zeros(Normals):

@@ -120,8 +120,8 @@ class LossSurface:
         if each == classes - 1:
             parts = self._of_all(lambda batch: batch.squared_lengths(roots(batch.p)).sum(0))
             return float(torch.cat(list(parts)).mean()), 0.0
-        drawn = iter(torch.from_numpy(rng.random((len(self.y), each))).to(self.network.device).split(BATCH))
-        lengths = self._of_all(lambda batch: batch.squared_lengths(batch.p - _one_hot(batch.p, next(drawn))))
+        uniforms = iter(torch.from_numpy(rng.random((len(self.y), each))).to(self.network.device).split(BATCH))
+        lengths = self._of_all(lambda batch: batch.squared_lengths(batch.p - _one_hot(batch.p, next(uniforms))))
         every = torch.cat([part.flatten() for part in lengths])
         return float(every.mean()), float(every.std() / len(every) ** 0.5)
 
@@ -165,8 +165,8 @@ class Graph:
         squares = torch.empty(d.shape[:2], dtype=torch.float64, device=d.device)
         for i, example in enumerate(self.x.split(1)):
             logits = self._logits(example)
-            for k, own in enumerate(d[:, i : i + 1]):
-                (gradient,) = torch.autograd.grad(logits, self.at, own, retain_graph=k + 1 < len(d))
+            for k, direction in enumerate(d[:, i : i + 1]):
+                (gradient,) = torch.autograd.grad(logits, self.at, direction, retain_graph=k + 1 < len(d))
                 squares[k, i] = gradient.double().square().sum()
         return squares
 
@@ -243,9 +243,9 @@ def roots(p: Tensor) -> Tensor:
     return s * (axes[:-1, None] - across.mT[:, :, None] * (s + axes[-1]))
 
 
-def _one_hot(p: Tensor, drawn: Tensor) -> Tensor:
-    """Draw k classes for each example of ``p`` [n, classes] with the uniform numbers ``drawn`` [n, k]: [k, n, classes]."""
-    below = (p.double().cumsum(dim=1)[:, None] <= drawn[:, :, None]).sum(dim=2)
+def _one_hot(p: Tensor, uniforms: Tensor) -> Tensor:
+    """Draw k classes for each example of ``p`` [n, classes] with the uniform numbers ``uniforms`` [n, k]: [k, n, classes]."""
+    below = (p.double().cumsum(dim=1)[:, None] <= uniforms[:, :, None]).sum(dim=2)
     # The last sum may be rounded to less than one.
     return one_hot(below.clamp(max=p.shape[1] - 1).mT, p.shape[1])
 

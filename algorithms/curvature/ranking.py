@@ -159,6 +159,6 @@ def over_rounds(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """
     names = dict.fromkeys(name for row in rows for name in row if name.startswith((CURVATURES, HALVES)))
     values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
-    means = {name: float(np.nanmean(own)) for name, own in values.items() if not np.isnan(own).all()}
+    means = {name: float(np.nanmean(rounds)) for name, rounds in values.items() if not np.isnan(rounds).all()}
     whole = {name.replace(HALVES, RELIABILITY): step_up(r) for name, r in means.items() if name.startswith(HALVES)}
     return means | whole

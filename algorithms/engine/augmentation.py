@@ -32,7 +32,7 @@ class Crops:
     """
 
     moves: NDArray[np.uint8]
-    around: NDArray[np.float32]
+    padding: NDArray[np.float32]
 
 
 def draw_crops(
@@ -46,16 +46,16 @@ def draw_crops(
     return Crops(moves, normalize(background, prepare.mean, prepare.std)[0])
 
 
-def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], around: NDArray[np.float32]) -> torch.Tensor:
+def crop_flip(images: torch.Tensor, moves: NDArray[np.uint8], padding: NDArray[np.float32]) -> torch.Tensor:
     """Crop and mirror images [n, channels, height, width] by ``moves`` [n, 3], of which (4, 4, 0) changes nothing.
 
-    The padding has the pixel values ``around`` [channels].
+    The padding has the pixel values ``padding`` [channels].
     """
     import torch
 
     n, channels, height, width = images.shape
     rows, columns, mirror = torch.from_numpy(moves.astype(np.int64)).to(images.device).unbind(-1)
-    margin = torch.as_tensor(around, device=images.device).view(1, channels, 1, 1)
+    margin = torch.as_tensor(padding, device=images.device).view(1, channels, 1, 1)
     padded = margin.expand(n, channels, height + 2 * MARGIN, width + 2 * MARGIN).contiguous()
     padded[..., MARGIN:-MARGIN, MARGIN:-MARGIN] = images
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # [n, channels, 9, 9, height, width], nothing is copied

@@ -93,7 +93,7 @@ def train(
         sent = torch.stack([as_tensor(weights.params) for weights in models]).to(network.device)
         start = sent[torch.as_tensor(assigned.chosen, device=network.device)]
         first, examples = data.offsets[list(clients)], data.train
-        rows = [np.where(own < 0, own, own + at) for own, at in zip(batches, first, strict=True)]
+        rows = [np.where(batch < 0, batch, batch + at) for batch, at in zip(batches, first, strict=True)]
         optimizer = resume_optimizer(training, lr, states, tuple(start.shape), network.device)
         inputs = network, start, examples.x, examples.y, rows, optimizer
         params, losses = vmap.train(*inputs, run.objective, statistics, draws)
@@ -102,10 +102,10 @@ def train(
     each = []
     for i, client in enumerate(clients):
         network.load(models[assigned.chosen[i]])
-        mine, own = data.client(client), {name: values[i] for name, values in statistics.items()}
+        mine, arrays = data.client(client), {name: values[i] for name, values in statistics.items()}
         state = {name: values[i] for name, values in states.items()}
         optimizer = resume_optimizer(training, lr, state, (network.layout.size,), network.device)
-        gradient = loop.client_gradient(network, run.training, run.objective, mine, own, draws[i])
+        gradient = loop.client_gradient(network, run.training, run.objective, mine, arrays, draws[i])
         loss = loop.train(network, mine.x, mine.y, batches[i], optimizer, gradient, draws[i])
         each.append((network.weights(), loss, optimizer_state(optimizer)))
     return TrainedBlock(
@@ -182,10 +182,10 @@ def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Genera
             f"{run.aggregation.name} starts from a model trained on the server's own examples, but the partition of "
             f"{data.name} gives it none; set data.shadow_size, or aggregation.warm_start_epochs to 0"
         )
-    own = run.training.config
-    fields = {"optimizer": "adam", "lr": warm.lr, "batch_size": warm.batch_size, "device": own.device}
-    if isinstance(own, local_sgd.Config):
-        fields["precision"] = own.precision
+    local = run.training.config
+    fields = {"optimizer": "adam", "lr": warm.lr, "batch_size": warm.batch_size, "device": local.device}
+    if isinstance(local, local_sgd.Config):
+        fields["precision"] = local.precision
     config = local_sgd.Config.model_validate(fields)
     training: Component[TrainingContract, TrainingConfig] = Component("local_sgd", config, "algorithms.training")
     strengths = data.draw_strengths(np.arange(len(data.shadow)) % data.clients, rng)
@@ -279,9 +279,9 @@ def measure_curvatures(
     for i, client in enumerate(clients):
         network.load(Weights(trained.params[i], trained.buffers[i]))
         mine = data.client(client)
-        drawn = stream("curvature_examples", client).permutation(len(mine))[: run.curvature.examples]
-        for part in range(parts) if len(drawn) >= parts else ():
-            chosen = np.sort(drawn[part::parts])
+        order = stream("curvature_examples", client).permutation(len(mine))[: run.curvature.examples]
+        for part in range(parts) if len(order) >= parts else ():
+            chosen = np.sort(order[part::parts])
             rng = stream("curvature_probes", client, *([1 + part] if parts > 1 else []))
             spectra[i, part] = hessian.spectrum(network, mine.x[chosen], mine.y[chosen], run.curvature, rng)
     return spectra

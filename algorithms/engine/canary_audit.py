@@ -130,8 +130,8 @@ def observe(
     total, moved = sum_of_canaries(run, replace(plan, norm=norm), panel, sends, largest)
     joined = replace(received, mean=received.mean + total / divisor)  # an absent client counts as zero, so weights stay
     if not len(of_clients):  # a round to which only canaries came
-        one = np.ones(1)
-        joined = replace(joined, clients=np.zeros(1, np.int64), weights=one, norms=one, scales=one)
+        unit = np.ones(1)
+        joined = replace(joined, clients=np.zeros(1, np.int64), weights=unit, norms=unit, scales=unit)
     rho = server.step(run, now.state, now.model, joined, noise).model.params - now.model.params
     products = panel.directions.products(rho)
     scale = math.sqrt(float(np.mean(products[m:] ** 2))) or float(np.finfo(np.float32).tiny)
@@ -166,7 +166,7 @@ def sum_of_canaries(run: Run, plan: CanaryPlan, panel: Panel, sends: Doubles, ex
     moved = weight * plan.norm * float(run.privacy.module.bound(run.privacy.config, np.array([plan.norm]))[0])
     total = panel.directions.combine(np.where(np.arange(len(sends)) < EXPLICIT, 0.0, moved * sends)).astype(np.float64)
     if len(explicit):
-        updates = np.stack([np.float32(sends[row] * plan.norm) * panel.directions.one(int(row)) for row in explicit])
+        updates = np.stack([np.float32(sends[row] * plan.norm) * panel.directions.row(int(row)) for row in explicit])
         _, scales = server.clip(run, updates)
         total += weighted_sum(weight * scales, updates)
     return total, moved

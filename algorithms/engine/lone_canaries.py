@@ -63,13 +63,13 @@ def observe(
     # Without noise, nothing but the clients' own updates hides a direction.
     added = (released - params if level else params - now.model.params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
-    beside = privacy.module.noise_beside(privacy.config, received, (np.float32(norm) * directions.one(i) for i in rows))
+    beside = privacy.module.noise_beside(privacy.config, received, (np.float32(norm) * directions.row(i) for i in rows))
     ratio = beside / level if level else np.ones(len(rows))  # [canaries]
     weights = server.weigh(run, now.sizes[received.clients])
     length = norm * float(weights.max() / weights.sum())  # how far the largest client moves a mean, in any direction
     moved: Doubles | float = length
     if aggregation.module.SENSITIVITY != "mean":
-        moved = np.array([_move(run, now, params, length * directions.one(i).astype(np.float64)) for i in rows])
+        moved = np.array([_move(run, now, params, length * directions.row(i).astype(np.float64)) for i in rows])
     after = {name: array.copy() for name, array in scores.items()}
     after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
     after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2

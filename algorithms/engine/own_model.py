@@ -23,7 +23,7 @@ from algorithms.engine import block
 from algorithms.interfaces import Run
 from algorithms.metrics.classification import are_probabilities
 from algorithms.models import _facts
-from algorithms.models._callables import CallableError, said
+from algorithms.models._callables import CallableError, message_of
 from datasets.components import remembered
 from datasets.federation import Examples, Federation
 
@@ -62,7 +62,7 @@ def _problem(trial: _Trial, shape: tuple[int, ...], classes: int) -> str | None:
     except CallableError as error:
         return f"{title} {error}"
     except Exception as error:
-        return f"{title} {stage}: {said(error)}"
+        return f"{title} {stage}: {message_of(error)}"
     return None
 
 

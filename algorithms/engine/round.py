@@ -66,9 +66,9 @@ def packed(state: RoundState) -> dict[str, NDArray[Any]]:
     arrays = {"assignment": state.assignment, "round": np.array(state.round)}
     for group in "statistics", "optimizer_states":
         arrays |= {f"{group}.{name}": array for name, array in getattr(state, group).items()}
-    for j, (model, kept) in enumerate(zip(state.models, state.servers, strict=True)):
+    for j, (model, memory) in enumerate(zip(state.models, state.servers, strict=True)):
         arrays |= {f"model.{j}.params": model.params, f"model.{j}.buffers": model.buffers}
-        arrays |= {f"server.{j}.{name}": array for name, array in kept.items()}
+        arrays |= {f"server.{j}.{name}": array for name, array in memory.items()}
     return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
@@ -148,11 +148,11 @@ def assign(blocks: Sequence[Sequence[int] | Ints], state: RoundState, cohort: In
     present[cohort] = True
     assigned = []
     for block in map(np.asarray, blocks):
-        if len(those := block[present[block]]):
-            statistics = {name: values[those] for name, values in state.statistics.items()}
-            optimizers = {name: values[those] for name, values in state.optimizer_states.items()}
-            chosen = state.assignment[those]
-            assigned.append(Assignment(tuple(those.tolist()), chosen, state.round, statistics, optimizers))
+        if len(clients := block[present[block]]):
+            statistics = {name: values[clients] for name, values in state.statistics.items()}
+            optimizers = {name: values[clients] for name, values in state.optimizer_states.items()}
+            chosen = state.assignment[clients]
+            assigned.append(Assignment(tuple(clients.tolist()), chosen, state.round, statistics, optimizers))
     return assigned
 
 
@@ -244,6 +244,6 @@ def compare_curvatures(run: Run, state: RoundState, results: Sequence[BlockResul
     for cluster in np.unique(state.assignment[cohort]):
         peers = cohort[state.assignment[cohort] == cluster]
         curvatures = state.statistics["lambda_max"][peers], state.statistics["hessian_trace"][peers]
-        own = halves["halves"][peers] if halves else None
-        compared[int(cluster)] = ranking.agreement(*curvatures, own, run.curvature)
+        rankings = halves["halves"][peers] if halves else None
+        compared[int(cluster)] = ranking.agreement(*curvatures, rankings, run.curvature)
     return compared

@@ -98,16 +98,16 @@ def initial_statistics(run: Run, clients: int) -> dict[str, Doubles]:
     return {"rho": np.full(clients, ranking.INITIAL_RHO)} if run.measures_curvature else {}
 
 
-def keep(where: dict[str, NDArray[Any]], clients: int, those: Ints, values: Mapping[str, Any]) -> None:
-    """Write ``values`` [c, ...] of the clients ``those`` [c] into the arrays ``where`` [clients, ...], all by name.
+def keep(where: dict[str, NDArray[Any]], clients: int, members: Ints, values: Mapping[str, Any]) -> None:
+    """Write ``values`` [c, ...] of the clients ``members`` [c] into the arrays ``where`` [clients, ...], all by name.
 
     A client never measured is NaN (or 0). The arrays are replaced, because a job may still read the old ones.
     """
-    for name, own in values.items():
-        blank = np.nan if np.issubdtype(own.dtype, np.floating) else 0
+    for name, rows in values.items():
+        blank = np.nan if np.issubdtype(rows.dtype, np.floating) else 0
         old = where.get(name)
-        where[name] = np.full((clients, *own.shape[1:]), blank, own.dtype) if old is None else old.copy()
-        where[name][those] = own
+        where[name] = np.full((clients, *rows.shape[1:]), blank, rows.dtype) if old is None else old.copy()
+        where[name][members] = rows
 
 
 def rank_clients(

@@ -75,8 +75,8 @@ def _gaps(ours: Ints, everyone: Ints, cells: Ints, classes: int) -> tuple[Double
     The rates are shares of predictions, true and false positive rates, NaN where undefined. ``ours`` [..., cells] and
     ``everyone`` [cells] count examples of each label and prediction; ``cells`` is label times ``classes`` plus prediction.
     """
-    one, other = _rates(ours, cells, classes), _rates(everyone - ours, cells, classes)
-    share, true, false = (a - b for a, b in zip(one, other, strict=True))
+    group, other = _rates(ours, cells, classes), _rates(everyone - ours, cells, classes)
+    share, true, false = (a - b for a, b in zip(group, other, strict=True))
     return share, true, false
 
 

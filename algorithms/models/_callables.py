@@ -88,9 +88,9 @@ def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> par
         CallableError: as `find` does, or the arguments do not fit the signature, or make a library download weights.
     """
     called, library = find(path), path.partition(":")[0].partition(".")[0]
-    if asked := next((name for name in DOWNLOADS.get(library, ()) if args.get(name)), None):
+    if option := next((name for name in DOWNLOADS.get(library, ()) if args.get(name)), None):
         raise ArgumentError(
-            f"would be downloaded: {asked} makes {library} download weights, which workers cannot rely on; to start from "
+            f"would be downloaded: {option} makes {library} download weights, which workers cannot rely on; to start from "
             "trained weights, name a function of your own that builds the model and loads them from a file"
         )
     names = _parameters(called)
@@ -108,10 +108,10 @@ def asks_for_shape(path: str) -> bool:
     return bool(set(_parameters(find(path))) & (GIVEN.keys() - set(CLASSES)))
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Write an exception as one line, with the file and line of the user's code in which it was raised.
 
-    >>> said(KeyError("width"))
+    >>> message_of(KeyError("width"))
     "KeyError: 'width'"
     """
     text = " ".join(str(error).split()).partition(". ")[0][:300]
@@ -132,7 +132,7 @@ def _parameters(called: Built) -> list[str]:
     """Return the names of the arguments that may be given by keyword."""
     keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
-        return [name for name, own in inspect.signature(called).parameters.items() if own.kind in keyword]
+        return [name for name, parameter in inspect.signature(called).parameters.items() if parameter.kind in keyword]
     except (TypeError, ValueError):
         raise CallableError("does not tell its arguments; write a function that calls it, in a file of code:") from None
 
@@ -149,7 +149,7 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         hint = ", neither in code: of the sweep file nor installed" if origin.kind == "nowhere" else ""
-        raise CallableError(f"does not import: {said(error)}{hint}") from error
+        raise CallableError(f"does not import: {message_of(error)}{hint}") from error
 
 
 def _library_model(library: str, name: str) -> Built:

@@ -121,6 +121,6 @@ def _vmap_failure(module: nn.Module, x: torch.Tensor) -> str:
             warnings.simplefilter("always")
             torch.func.vmap(torch.func.grad(loss), randomness="error")(arrays, torch.stack([x, x]))
     except Exception as error:
-        return f"torch.func.vmap cannot handle it ({_callables.said(error)})"
+        return f"torch.func.vmap cannot handle it ({_callables.message_of(error)})"
     slow = any("batching rule" in str(warning.message) for warning in warned)
     return "torch has layers of it in no form for many clients at once" if slow else ""

@@ -207,5 +207,5 @@ def _divisible(run: Run) -> bool:
 
 def _equal(run: Run) -> bool:
     """Return whether clients have the same weight, whatever their numbers of examples."""
-    one, other = run.aggregation.module.weigh(run.aggregation.config, np.array([1, 2]))
-    return bool(one == other)
+    first, other = run.aggregation.module.weigh(run.aggregation.config, np.array([1, 2]))
+    return bool(first == other)

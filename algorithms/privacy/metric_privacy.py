@@ -141,9 +141,9 @@ def noise_beside(config: Config, received: ClientUpdates, others: Iterable[Float
     alone, squares, spreads = spread(products), np.diagonal(products, axis1=-2, axis2=-1), []
     for other in others:
         inner = np.array([factor * (received.updates[:, at] @ other[at]) for at in pieces])
-        own = np.array([[float(other[at] @ other[at])] for at in pieces])
-        inner, own = (_by_array(config, received, one) for one in (inner, own))
-        apart = np.sqrt(np.maximum(squares - 2 * inner + own, 0))  # [arrays, clients]
+        norms = np.array([[float(other[at] @ other[at])] for at in pieces])
+        inner, norms = (_by_array(config, received, products) for products in (inner, norms))
+        apart = np.sqrt(np.maximum(squares - 2 * inner + norms, 0))  # [arrays, clients]
         spreads.append(max(alone, float(apart.mean(axis=0).max())))
     return _deviations(config, received, spreads)
 

@@ -158,8 +158,8 @@ def private_gradient(config: Config, network: Network, examples: int, noise: tor
             network.grads.add_(clip_for_privacy(grads, config.clip).sum(0))
             total += losses.sum()
         if config.noise_multiplier:
-            drawn = torch.randn(network.grads.shape, generator=noise, device=network.device)
-            network.grads.add_(drawn, alpha=config.noise_multiplier * config.clip)
+            normals = torch.randn(network.grads.shape, generator=noise, device=network.device)
+            network.grads.add_(normals, alpha=config.noise_multiplier * config.clip)
         network.grads.div_(expected or max(len(targets), 1))
         return total / max(len(targets), 1)
 

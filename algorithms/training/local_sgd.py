@@ -52,9 +52,9 @@ def resolve(config: Config, run: Run) -> Config:
     dense = not run.model.module.CONVOLUTIONAL and _without_vmap(run) is None
     fast = "vmap" if dense and config.precision == "float32" else "loop"
     backend = config.backend if config.backend != "auto" else fast
-    seen = (run.data.config.examples_per_client or math.inf) * config.epochs  # examples, by each client in a round
+    examples = (run.data.config.examples_per_client or math.inf) * config.epochs  # examples, by each client in a round
     # Large enough that dispatching a block costs little, and small enough to spread clients over actors.
-    block = 5 if backend == "loop" else 100 if seen <= LITTLE else 25
+    block = 5 if backend == "loop" else 100 if examples <= LITTLE else 25
     size = config.clients_per_job if config.clients_per_job != "auto" else block
     return config.model_copy(update={"backend": backend, "clients_per_job": size})
 

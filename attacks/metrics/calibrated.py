@@ -56,7 +56,7 @@ class References:
         total = np.logaddexp.reduce(np.where(chosen, log_probability(self.phi), -np.inf), axis=0)
         return np.asarray(total - np.log(chosen.sum(axis=0)))
 
-    def own(self, variance: Variance) -> bool:
+    def is_individual(self, variance: Variance) -> bool:
         """Return whether an example's own deviations are used."""
         return len(self.phi) >= FEWEST_OWN if variance == "auto" else variance == "own"
 
@@ -69,10 +69,10 @@ class Moments:
     mean: Doubles
     squares: Doubles
 
-    def variance(self, own: bool) -> Doubles:
+    def variance(self, individual: bool) -> Doubles:
         """Return each example's own variance, or that of all residuals, [n]; without a correction for the means."""
         pooled = np.full(len(self.mean), self.squares.sum() / self.count.sum())
-        return np.maximum(self.squares / self.count if own else pooled, LEAST_VARIANCE)
+        return np.maximum(self.squares / self.count if individual else pooled, LEAST_VARIANCE)
 
 
 def log_probability(phi: Doubles) -> Doubles:
@@ -105,7 +105,7 @@ def lira(target: Doubles, references: References, variance: Variance = "auto") -
     ratio = np.zeros_like(target)
     for sign, chosen in ((1.0, references.inside), (-1.0, ~references.inside)):
         side = moments(references.phi, chosen)
-        spread = side.variance(references.own(variance))
+        spread = side.variance(references.is_individual(variance))
         ratio += sign * (-0.5 * (target - side.mean) ** 2 / spread - 0.5 * np.log(spread))
     return ratio
 
@@ -113,7 +113,7 @@ def lira(target: Doubles, references: References, variance: Variance = "auto") -
 def lira_offline(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
     """Score examples with LiRA offline (Carlini et al. 2022, equation 4), in deviations; arguments as in `lira`."""
     out = moments(references.phi, ~references.inside)
-    return (target - out.mean) / np.sqrt(out.variance(references.own(variance)))
+    return (target - out.mean) / np.sqrt(out.variance(references.is_individual(variance)))
 
 
 def base(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:

@@ -73,20 +73,20 @@ def measure(members: Doubles, nonmembers: Doubles, numbers: Ints, labels: Ints |
     m, n = members.shape[1], nonmembers.shape[1]
     labels = np.zeros(numbers.shape, np.int64) if labels is None else labels
     u, w = weights(labels, m)
-    known = u.any(axis=1)
+    valid = u.any(axis=1)
     above, below = placements(members, nonmembers, u, w)
-    auc = np.where(known, (u * above).sum(axis=1), NAN)
+    auc = np.where(valid, (u * above).sum(axis=1), NAN)
     influence = np.concatenate(
         [u * _deviations(above, labels[:, :m], u), w * _deviations(below, labels[:, m:], w)], axis=1
     )
-    variance = np.where(known, np.square(influence).sum(axis=1), NAN)
+    variance = np.where(valid, np.square(influence).sum(axis=1), NAN)
     of_sum = float(np.square(np.bincount(numbers.ravel(), weights=influence.ravel())).sum())
-    count = max(int(known.sum()), 1)
+    count = max(int(valid.sum()), 1)
     covariance = (of_sum - np.nansum(variance)) / max(count * (count - 1), 1)
     low, high = _ends(auc, variance, min(m, n))
-    mean = float(auc[known].mean()) if known.any() else NAN
+    mean = float(auc[valid].mean()) if valid.any() else NAN
     ends = _ends(np.array([mean]), np.array([of_sum / count**2]), min(m, n) * count)
-    apart = float(np.sqrt(max(variance[known].mean() - covariance, 0))) if known.any() else NAN
+    apart = float(np.sqrt(max(variance[valid].mean() - covariance, 0))) if valid.any() else NAN
     return ClientAucs(auc, low, high, mean, float(ends[0][0]), float(ends[1][0]), variance, apart)
 
 
@@ -145,11 +145,11 @@ def placements(
     fresh = np.concatenate([np.ones((clients, 1), bool), ordered[:, 1:] != ordered[:, :-1]], axis=1)
     ranks = np.empty(order.shape, np.int64)  # equal scores have equal ranks
     np.put_along_axis(ranks, order, np.cumsum(fresh, axis=1) - 1, axis=1)
-    held = np.zeros((2, clients, m + n))
+    masses = np.zeros((2, clients, m + n))
     rows = np.arange(clients)[:, None]
-    for shares, part, weight in zip(held, (ranks[:, :m], ranks[:, m:]), (u, w), strict=True):
+    for shares, part, weight in zip(masses, (ranks[:, :m], ranks[:, m:]), (u, w), strict=True):
         np.add.at(shares, (rows, part), weight)
-    inside, outside = np.cumsum(held, axis=2) - held / 2  # half of the equal ones count as below
+    inside, outside = np.cumsum(masses, axis=2) - masses / 2  # half of the equal ones count as below
     total = u.sum(axis=1, keepdims=True)
     return outside[rows, ranks[:, :m]], total - inside[rows, ranks[:, m:]]
 
@@ -185,8 +185,8 @@ def by_chance(mean: float, apart: float, clients: int) -> dict[str, float]:
 @lru_cache(maxsize=4)
 def _standard(clients: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
     """Return mean, standard deviation, least and largest of ``clients`` standard normal numbers, `DRAWS` times each."""
-    drawn = np.random.default_rng(0).standard_normal((DRAWS, clients))
-    return drawn.mean(axis=1), drawn.std(axis=1), drawn.min(axis=1), drawn.max(axis=1)
+    normals = np.random.default_rng(0).standard_normal((DRAWS, clients))
+    return normals.mean(axis=1), normals.std(axis=1), normals.min(axis=1), normals.max(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,27 +199,27 @@ class Successes:
     nonmembers: Doubles  # [attackers]
 
 
-def successes(scores: Doubles, asked: Bools, member: Bools) -> Successes:
+def successes(scores: Doubles, queries: Bools, member: Bools) -> Successes:
     """Compute the success of each attacker, and the mean with its interval over examples.
 
-    Each attacker is ``asked`` [attackers, n] about examples that are not its own; a score [attackers, n] of 0 or more is
+    Each attacker has ``queries`` [attackers, n] about examples that are not its own; a score [attackers, n] of 0 or more is
     the decision "member". One without members to tell, or with fewer than ten non-members, has no success.
     """
-    inside, outside = asked & member, asked & ~member
+    inside, outside = queries & member, queries & ~member
     members, nonmembers = inside.sum(axis=1), outside.sum(axis=1)
-    known = (members > 0) & (nonmembers >= FEWEST_NONMEMBERS) & ~np.isnan(np.where(asked, scores, 0)).any(axis=1)
+    valid = (members > 0) & (nonmembers >= FEWEST_NONMEMBERS) & ~np.isnan(np.where(queries, scores, 0)).any(axis=1)
     shares = {name: np.full(scores.shape, NAN) for name in MEASURED}
     by_attacker = {name: np.full(len(scores), NAN) for name in MEASURED}
-    for i in np.flatnonzero(known):
+    for i in np.flatnonzero(valid):
         above, below = placements(scores[i, inside[i]][None], scores[i, outside[i]][None])
         shares["auc"][i, inside[i]], shares["auc"][i, outside[i]] = above[0], below[0]
         right = shares["balanced_accuracy"][i]
-        right[asked[i]] = (scores[i, asked[i]] >= 0) == member[asked[i]]
+        right[queries[i]] = (scores[i, queries[i]] >= 0) == member[queries[i]]
         # A placement of members alone averages to the AUC; of decisions, both sides count half.
         by_attacker["auc"][i] = shares["auc"][i, inside[i]].mean()
         by_attacker["balanced_accuracy"][i] = (right[inside[i]].mean() + right[outside[i]].mean()) / 2
     weight = {"auc": 1.0, "balanced_accuracy": 0.5}
-    mean = {one: _with_interval(shares[one][known], by_attacker[one][known], member, weight[one]) for one in MEASURED}
+    mean = {key: _with_interval(shares[key][valid], by_attacker[key][valid], member, weight[key]) for key in MEASURED}
     return Successes(by_attacker, mean, members.astype(np.float64), nonmembers.astype(np.float64))
 
 
@@ -234,9 +234,9 @@ def _with_interval(share: Doubles, success: Doubles, member: Bools, weight: floa
     value, variance, fewest = float(success.mean()), 0.0, []
     for side in (member, ~member):
         there = side & ~np.isnan(share).all(axis=0)
-        own = np.nanmean(share[:, there], axis=0)
-        variance += weight**2 * float(np.var(own, ddof=1)) / len(own) if len(own) > 1 else NAN
-        fewest.append(len(own))
+        shares = np.nanmean(share[:, there], axis=0)
+        variance += weight**2 * float(np.var(shares, ddof=1)) / len(shares) if len(shares) > 1 else NAN
+        fewest.append(len(shares))
     if variance == 0:  # all examples contribute alike; Wilson's interval for so many independent ones
         low, high = disparity.wilson(value * min(fewest), min(fewest))
         return value, float(low), float(high)

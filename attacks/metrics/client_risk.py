@@ -34,8 +34,8 @@ class Attacked:
 
     def of(self, clients: Bools) -> Attacked:
         """Return the examples of some clients, given as a mask [clients]."""
-        own = (self.client >= 0) & clients[self.client]
-        return Attacked(self.score[own], self.member[own], self.client[own])
+        rows = (self.client >= 0) & clients[self.client]
+        return Attacked(self.score[rows], self.member[rows], self.client[rows])
 
     @staticmethod
     def join(parts: Sequence[Attacked]) -> Attacked:
@@ -77,14 +77,14 @@ def client_risks(attacked: Attacked, peers: Ints) -> ClientRisks:
     def count(chosen: Bools) -> Ints:
         return np.bincount(attacked.client[chosen & (attacked.client >= 0)], minlength=len(peers))
 
-    said, member = attacked.score >= 0, attacked.member
-    members, nonmembers, rejected = count(member), count(~member), count(~said & ~member)
+    positive, member = attacked.score >= 0, attacked.member
+    members, nonmembers, rejected = count(member), count(~member), count(~positive & ~member)
     _, place = np.unique(peers, return_inverse=True)
     few = nonmembers < FEWEST_NONMEMBERS
     rejected = np.where(few, np.bincount(place, rejected)[place], rejected)
     nonmembers = np.where(few, np.bincount(place, nonmembers)[place].astype(np.int64), nonmembers)
     tnr = np.where(nonmembers < FEWEST_NONMEMBERS, NAN, _share(rejected, nonmembers))
-    return ClientRisks(_share(count(said & member), members), tnr, members, nonmembers)
+    return ClientRisks(_share(count(positive & member), members), tnr, members, nonmembers)
 
 
 def _share(part: Ints, whole: Ints) -> Doubles:

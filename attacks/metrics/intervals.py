@@ -51,9 +51,9 @@ class _Side:
 
     def copies(self, draws: int, rng: np.random.Generator) -> Doubles:
         """Draw as many clusters as there are, with replacement: the copies of each example [draws, n]."""
-        drawn = rng.integers(0, self.clusters, (draws, self.clusters))
-        drawn += self.clusters * np.arange(draws)[:, None]
-        copies = np.bincount(drawn.ravel(), minlength=draws * self.clusters).reshape(draws, self.clusters)
+        clusters = rng.integers(0, self.clusters, (draws, self.clusters))
+        clusters += self.clusters * np.arange(draws)[:, None]
+        copies = np.bincount(clusters.ravel(), minlength=draws * self.clusters).reshape(draws, self.clusters)
         # If each example is a cluster of its own, it does not matter which is which.
         spread = copies[:, self.cluster] if self.clusters < len(self.scores) else copies
         return spread.astype(np.float64)

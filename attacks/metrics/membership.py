@@ -77,8 +77,8 @@ def confidences_of_losses(losses: Doubles) -> Doubles:
     >>> float(confidences_of_losses(-np.log([0.8]))[0].round(4))
     1.3863
     """
-    known = np.clip(np.nan_to_num(losses, nan=LARGEST_LOSS), np.finfo(np.float64).tiny, LARGEST_LOSS)
-    return np.asarray(-known - np.log(-np.expm1(-known)))
+    loss = np.clip(np.nan_to_num(losses, nan=LARGEST_LOSS), np.finfo(np.float64).tiny, LARGEST_LOSS)
+    return np.asarray(-loss - np.log(-np.expm1(-loss)))
 
 
 def losses(logits: NDArray[Any], labels: Ints) -> Doubles:
@@ -109,9 +109,9 @@ def class_thresholds(signal: Doubles, labels: Ints, member: Bools, classes: int,
     """Return each class's best threshold on a signal [n], [classes]; that of all if a side has fewer than ``fewest``."""
     thresholds = np.full(classes, best_threshold(signal, member))
     for label in np.unique(labels):
-        own = labels == label
-        if min((own & member).sum(), (own & ~member).sum()) >= fewest:
-            thresholds[label] = best_threshold(signal[own], member[own])
+        of_class = labels == label
+        if min((of_class & member).sum(), (of_class & ~member).sum()) >= fewest:
+            thresholds[label] = best_threshold(signal[of_class], member[of_class])
     return thresholds
 
 
@@ -193,10 +193,10 @@ def by_chance(nonmembers: int) -> dict[str, float]:
     return CHANCE | {name: tpr_by_chance(nonmembers, limit) for name, limit in LIMITS.items()}
 
 
-def rates(said: Bools, member: Bools) -> tuple[float, float]:
+def rates(positive: Bools, member: Bools) -> tuple[float, float]:
     """Return true positive and true negative rate of decisions "member" [n]; NaN without such examples."""
-    tpr = float(said[member].mean()) if member.any() else NAN
-    tnr = float((~said[~member]).mean()) if not member.all() else NAN
+    tpr = float(positive[member].mean()) if member.any() else NAN
+    tnr = float((~positive[~member]).mean()) if not member.all() else NAN
     return tpr, tnr
 
 
@@ -238,9 +238,9 @@ def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
     upwards: three attacks at chance on n members and n non-members give more than 0.5 on average, by up to about ``0.3
     / sqrt(n)``.
     """
-    known = [values for values in attacks if not np.isnan(values["balanced_accuracy"])]
-    if not known:
+    candidates = [values for values in attacks if not np.isnan(values["balanced_accuracy"])]
+    if not candidates:
         return dict.fromkeys(MEASURES, NAN)
-    worst = {name: max((of[name] for of in known if not np.isnan(of[name])), default=NAN) for name in MEASURES}
-    accurate = max(known, key=lambda values: values["balanced_accuracy"])
+    worst = {name: max((of[name] for of in candidates if not np.isnan(of[name])), default=NAN) for name in MEASURES}
+    accurate = max(candidates, key=lambda values: values["balanced_accuracy"])
     return worst | {name: accurate[name] for name in ("tpr", "tnr")}

@@ -74,18 +74,18 @@ def others(values: Doubles, examples: Ints, worlds: Ints) -> Others:
     Its others are those of its world [c]; if these are fewer than two, all clients.
     """
     clients = np.arange(len(values))
-    own = values[clients[:, None], examples]
+    signals = values[clients[:, None], examples]
     members = (worlds == np.unique(worlds)[:, None]).astype(np.float64)  # [worlds, c]
-    summary = _left_out(values, members, np.searchsorted(np.unique(worlds), worlds), examples, own)
+    summary = _left_out(values, members, np.searchsorted(np.unique(worlds), worlds), examples, signals)
     if (alone := summary.count < FEWEST_OTHERS).any():
         everyone = np.ones((1, len(values))), np.zeros(len(values), np.int64)
-        whole, rows = _left_out(values, *everyone, examples, own), alone[:, None]
+        whole, rows = _left_out(values, *everyone, examples, signals), alone[:, None]
         means, squares = np.where(rows, whole.mean, summary.mean), np.where(rows, whole.squares, summary.squares)
         summary = Others(np.where(alone, whole.count, summary.count), means, squares)
     return summary
 
 
-def _left_out(values: Doubles, members: Doubles, world: Ints, examples: Ints, own: Doubles) -> Others:
+def _left_out(values: Doubles, members: Doubles, world: Ints, examples: Ints, signals: Doubles) -> Others:
     """Take each client's own values [c, r] out of the sums over its world, one of ``members`` [worlds, c]."""
     sizes = members.sum(axis=1)
     means = members @ values / sizes[:, None]  # [worlds, R]
@@ -94,27 +94,27 @@ def _left_out(values: Doubles, members: Doubles, world: Ints, examples: Ints, ow
     squares = members @ np.square(deviations, out=deviations)
     count = (sizes[world] - 1).astype(np.int64)
     n = np.maximum(count, 1)[:, None]
-    apart = own - means[world[:, None], examples]
+    apart = signals - means[world[:, None], examples]
     # Without one of n + 1 values: the mean moves by apart / n, the squares shrink by apart^2 (n + 1) / n.
     left = squares[world[:, None], examples] - apart**2 * (n + 1) / n
     return Others(count, means[world[:, None], examples] - apart / n, np.maximum(left, 0))
 
 
-def standing(own: Doubles, world: Others, kind: World) -> Doubles:
+def standing(signals: Doubles, world: Others, kind: World) -> Doubles:
     """Compute the probability that one more of the others would have measured less than the client itself.
 
-    ``own`` [c, r] is what was measured of each client's own update, the higher the likelier a member. The result [c, r]
+    ``signals`` [c, r] are what was measured of each client's own update, the higher the likelier a member. The result [c, r]
     is 0.5 on average for clients that are like the others, and NaN for one with fewer than two others.
     """
     from scipy.special import ndtr, stdtr
 
     n = np.maximum(world.count, 1)[:, None]
     if kind == "gaussian":
-        probability = ndtr((own - world.mean) / np.sqrt(world.squares / n + FLOOR))
+        probability = ndtr((signals - world.mean) / np.sqrt(world.squares / n + FLOOR))
     else:
         enough = np.maximum(n - 1, 1)
         pooled = (world.squares / enough).mean(axis=1, keepdims=True)
         shape = SHAPE + (n - 1) / 2
         scale = np.sqrt(np.maximum((pooled + world.squares / 2) / shape * (1 + 1 / n), np.finfo(np.float64).tiny))
-        probability = stdtr(2 * shape, (own - world.mean) / scale)
+        probability = stdtr(2 * shape, (signals - world.mean) / scale)
     return np.where(world.count[:, None] < FEWEST_OTHERS, np.nan, probability)

@@ -58,10 +58,10 @@ class Targets:
         each = [membership.measure(score, member) for score, member in zip(self.scores, self.member, strict=True)]
         values = {name: np.array([of[name] for of in each]) for name in MEASURES if name in membership.MEASURES}
         values["auc"] = aucs(self.scores, self.member)  # of however few examples, because targets are averaged
-        known = ~np.isnan(self.scores).any(axis=1)
+        valid = ~np.isnan(self.scores).any(axis=1)
         for name, side in zip(STRICT, (self.member, ~self.member), strict=True):
             part, whole = (self.strict & side).sum(axis=1), side.sum(axis=1).astype(np.float64)
-            values[name] = np.divide(part, whole, out=np.full(len(whole), NAN), where=known & (whole > 0))
+            values[name] = np.divide(part, whole, out=np.full(len(whole), NAN), where=valid & (whole > 0))
         return values
 
     def by_chance(self) -> dict[str, float]:
@@ -98,8 +98,8 @@ def aucs(scores: Doubles, member: Bools) -> Doubles:
     pairs = (inside * (member.shape[1] - inside)).astype(np.float64)
     ranks = (rankdata(scores, axis=1) * member).sum(axis=1) if scores.size else np.zeros(len(scores))
     wins = ranks - inside * (inside + 1) / 2
-    known = (pairs > 0) & ~np.isnan(scores).any(axis=1)
-    return np.asarray(np.divide(wins, pairs, out=np.full(len(scores), NAN), where=known))
+    valid = (pairs > 0) & ~np.isnan(scores).any(axis=1)
+    return np.asarray(np.divide(wins, pairs, out=np.full(len(scores), NAN), where=valid))
 
 
 def precision(tpr: float, fpr: float, prior: float) -> float:
@@ -178,10 +178,10 @@ def decide(
         rehearsed = rehearse(pair, replicas)
         for number in np.unique(kind):
             alike = kind == number
-            seen, inside = rehearsed[:, alike].ravel(), member[np.ix_(replicas, alike)].ravel()
+            signals, inside = rehearsed[:, alike].ravel(), member[np.ix_(replicas, alike)].ravel()
             if inside.any() and not inside.all():
-                shifted[target, alike] = scores[target, alike] - membership.best_threshold(seen, inside)
-                strict[target, alike] = thinned[target, alike] > passed_by(seen[~inside], LOW_FPR)
+                shifted[target, alike] = scores[target, alike] - membership.best_threshold(signals, inside)
+                strict[target, alike] = thinned[target, alike] > passed_by(signals[~inside], LOW_FPR)
     return shifted, strict
 
 

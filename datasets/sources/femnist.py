@@ -97,8 +97,8 @@ def leaf(path: Path) -> Examples:
     try:
         data = json.loads(content)
         for user in data["users"]:
-            own = data["user_data"][user]
-            pixels, labels = np.asarray(own["x"], np.float64), np.asarray(own["y"])
+            examples = data["user_data"][user]
+            pixels, labels = np.asarray(examples["x"], np.float64), np.asarray(examples["y"])
             if pixels.shape != (len(labels), SIDE * SIDE) or not ((pixels >= 0) & (pixels <= 1)).all():
                 raise ValueError(f"user {user} must have {SIDE * SIDE} pixels in 0..1 for each label")
             if not np.isin(labels, range(CLASSES)).all():

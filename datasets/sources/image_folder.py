@@ -110,9 +110,9 @@ def listed(config: Config, folder: Path) -> pd.DataFrame:
             if len(file.parts) > len(layout) and not any(name.startswith(".") for name in file.parts):
                 images.append({"file": str(file)} | dict(zip(layout, file.parts, strict=False)))
     if not images:
-        wanted = config.layout.upper()
+        pattern = config.layout.upper()
         raise DataError(
-            f"data.path: {folder} has no images in the layout {wanted}/IMAGE ({', '.join(SUFFIXES)}); see data.layout"
+            f"data.path: {folder} has no images in the layout {pattern}/IMAGE ({', '.join(SUFFIXES)}); see data.layout"
         )
     images.sort(key=lambda image: (image.get("part") == "test", Path(image["file"]).parts))
     return pd.DataFrame(images)

@@ -239,10 +239,10 @@ def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Se
     levels, count = column.nunique(), len(column)
     if kind == TEXT and name not in config.categories and (numbers := number_texts(column)).any():
         texts = ~numbers & ~missing
-        some, other = sorted((numbers.idxmax(), texts.idxmax()))
+        row, other = sorted((numbers.idxmax(), texts.idxmax()))
         like = int((numbers if numbers[other] else texts).sum())
         raise unfit(
-            f"mixes numbers and texts: {column[some]!r} in row {some + 1}, {column[other]!r} in row {other + 1} ({like} like "
+            f"mixes numbers and texts: {column[row]!r} in row {row + 1}, {column[other]!r} in row {other + 1} ({like} like "
             "it); correct it, list it in data.categories, or leave it out with data.drop",
         )
     if kind == TEXT and levels > MOST_LEVELS:

@@ -157,13 +157,13 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
     _, tests = _own_tests(config, data_config, counts)
     table = np.vstack([_training(data_config, source)[0], tests, counts - tests])
     shadow, *parts_of_clients, leftover = cut(source.train.y, table, rng_for("partition"))
-    own_tests, own = parts_of_clients[: len(counts)], parts_of_clients[len(counts) :]
+    own_tests, rest = parts_of_clients[: len(counts)], parts_of_clients[len(counts) :]
     parts = cut(source.test.y, _of_the_test_set(data_config, source), rng_for("validation"))
     first, second, validation, _ = (part + len(source.train) for part in parts)
     server, nonmembers, shadow = (first, second, shadow) if shared else (second, leftover, first)
     cuts = [len(rows) - data_config.validation_count(len(rows)) for rows in own_tests]
     testing, validating = zip(*(np.split(rows, [at]) for rows, at in zip(own_tests, cuts, strict=True)), strict=True)
-    return assigned(own, shadow, (testing, server), ((), nonmembers), (validating, validation))
+    return assigned(rest, shadow, (testing, server), ((), nonmembers), (validating, validation))
 
 
 def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
@@ -260,8 +260,8 @@ def _training(data_config: SourceConfig, source: Source) -> tuple[Ints, Ints]:
     """Return the training examples that the server keeps, and those that are available to the clients, each [classes]."""
     size = data_config.shadow_size if isinstance(data_config, SharedTestConfig) else 0
     counts = np.bincount(source.train.y, minlength=source.classes)
-    own = portions(counts, size)
-    return own, counts - own
+    part = portions(counts, size)
+    return part, counts - part
 
 
 def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
@@ -271,8 +271,8 @@ def _of_the_test_set(data_config: SourceConfig, source: Source) -> Ints:
         sizes = (*roles.test_sizes(data_config, total), data_config.validation_size)
     else:
         assert isinstance(data_config, HeldOutConfig)
-        own = total if data_config.shadow_size is None else data_config.shadow_size
-        sizes = own, total - own, 0
+        reserve = total if data_config.shadow_size is None else data_config.shadow_size
+        sizes = reserve, total - reserve, 0
     parts: list[Ints] = []
     for size in sizes:
         parts.append(portions(counted, size))

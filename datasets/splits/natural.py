@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Federation, Ints, Source, some
+from datasets.federation import DataError, Federation, Ints, Source, excerpt
 from datasets.interfaces import RngFor
 from datasets.roles import NONE, assigned
 from datasets.source_configs import SharedTestConfig, SourceConfig
@@ -57,7 +57,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
         ]
     problems, able = _unfit(config, data_config, source)
     if not problems and data_config.clients > len(able):
-        names = some([source.subject_names[client] for client in able], 8)
+        names = excerpt([source.subject_names[client] for client in able], 8)
         problems.append(
             f"data.clients: {source.name} has {len(able)} clients with enough examples ({names}), fewer than "
             f"{data_config.clients}; write clients: {len(able)}"
@@ -84,9 +84,9 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     is_train = np.arange(len(source)) < len(source.train)
     shadow, training, testing, passed, validating = [], [], [], [], []
     for client, of_shadow, tests, outside, validation in zip(chosen, *quotas, strict=True):
-        own = source.subjects == client
-        train = of_subject[client].permutation(np.flatnonzero(own & is_train))
-        test = of_subject[client].permutation(np.flatnonzero(own & ~is_train))
+        of_client = source.subjects == client
+        train = of_subject[client].permutation(np.flatnonzero(of_client & is_train))
+        test = of_subject[client].permutation(np.flatnonzero(of_client & ~is_train))
         shadow.append(train[:of_shadow])
         training.append(train[of_shadow:][: data_config.examples_per_client])
         testing.append(test[:tests])
@@ -109,7 +109,7 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
     if small.any() and config.too_few == "refuse":
         first = int(np.flatnonzero(small)[0])
         problems.append(
-            f"data.split.too_few: clients with too few examples: {some([names[client] for client in np.flatnonzero(small)])} "
+            f"data.split.too_few: clients with too few examples: {excerpt([names[i] for i in np.flatnonzero(small)])} "
             f"({names[first]} has {train[first]} to train on and {test[first]} to test on; at least {config.min_examples} and "
             "1 are needed); write too_few: leave_out, or give them more"
         )
@@ -117,8 +117,8 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
     lonely = np.intersect1d(able, of_one_class(source)) if config.one_class == "refuse" else able[:0]
     if len(lonely):
         problems.append(
-            f"data.split.one_class: clients with training examples of one class alone: {some([names[i] for i in lonely])}; the "
-            "label tells whose an example is; write one_class: keep if that is meant"
+            f"data.split.one_class: clients with training examples of one class alone: {excerpt([names[i] for i in lonely])}; "
+            "the label tells whose an example is; write one_class: keep if that is meant"
         )
     return problems, able
 
@@ -130,7 +130,7 @@ def of_one_class(source: Source) -> Ints:
     return np.flatnonzero(np.bincount(pairs[0], minlength=len(source.subject_names)) == 1)
 
 
-def too_small(least: int, shadow: int, drawn: int, train: Ints, test: Ints) -> NDArray[np.bool_]:
+def too_small(least: int, shadow: int, count: int, train: Ints, test: Ints) -> NDArray[np.bool_]:
     """Return which clients have too few examples, [clients].
 
     Those have that train on fewer than ``least`` or test on none, and those that would be left with fewer than ``least`` by
@@ -140,7 +140,7 @@ def too_small(least: int, shadow: int, drawn: int, train: Ints, test: Ints) -> N
     Args:
         least: training examples that every client must have.
         shadow: the examples of the shadow set; 0 to look at ``train`` and ``test`` alone.
-        drawn: how many clients are drawn.
+        count: how many clients are drawn.
         train: [clients] examples in the training part.
         test: [clients] examples in the test part.
 
@@ -151,8 +151,8 @@ def too_small(least: int, shadow: int, drawn: int, train: Ints, test: Ints) -> N
     able = np.flatnonzero(~small)
     able = able[np.argsort(train[able], kind="stable")]
     sums = np.concatenate([[0], np.cumsum(train[able])])
-    starts = np.arange(max(0, len(able) - drawn + 1))  # leave out so many of the smallest
-    pools = sums[starts + drawn] - sums[starts]
+    starts = np.arange(max(0, len(able) - count + 1))  # leave out so many of the smallest
+    pools = sums[starts + count] - sums[starts]
     fits = np.flatnonzero(train[able[starts]] - np.ceil(shadow * train[able[starts]] / pools) >= least)
     if fits.size:
         small[able[: fits[0]]] = True
@@ -178,15 +178,15 @@ def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chose
     def quota(key: str, sizes: Ints, free: Ints, least: int) -> Ints:
         """Each client's share of a total that is in proportion to ``sizes``, and leaves ``least`` of what is ``free``."""
         total = getattr(data_config, key)
-        wanted = shares(total, sizes)
-        short = np.flatnonzero((free - wanted < least) & (wanted > 0))
+        quotas = shares(total, sizes)
+        short = np.flatnonzero((free - quotas < least) & (quotas > 0))
         if len(short):
             client = source.subject_names[chosen[short[0]]]
             raise DataError(
                 f"data.{key}: {total} examples, of each client in proportion to the {sizes.sum()} of all, are "
-                f"{wanted[short[0]]} of client {client!r}, which has {free[short[0]]} for it and must keep {least}; lower it"
+                f"{quotas[short[0]]} of client {client!r}, which has {free[short[0]]} for it and must keep {least}; lower it"
             )
-        return wanted
+        return quotas
 
     shadow = quota("shadow_size", train, train, config.min_examples)
     validation = quota("validation_size", test, test, 1)

@@ -103,9 +103,9 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     chosen = np.sort(who.permutation(len(subjects))[: data_config.clients])
     training, testing, validating, passed_over = [], [], [], []
     for s in chosen:
-        own = np.flatnonzero(source.subjects == subjects[s])
+        examples = np.flatnonzero(source.subjects == subjects[s])
         sampling, holding = of_subject[s].spawn(2)
-        windows = activity_sample(own, labels[own], sampling) if config.activity_sample else own
+        windows = activity_sample(examples, labels[examples], sampling) if config.activity_sample else examples
         windows = holding.permutation(windows)[: data_config.examples_per_client]
         place = np.arange(len(windows))
         share = place < math.ceil(config.test_share * len(windows))
@@ -122,7 +122,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         testing.append(windows[held_out][:tests])
         validating.append(windows[held_out][tests:])
         training.append(windows[~held_out])
-        passed_over.append(np.setdiff1d(own, windows))
+        passed_over.append(np.setdiff1d(examples, windows))
     shadow = np.flatnonzero(~np.isin(source.subjects, subjects[chosen]))
     if (size := data_config.shadow_size) is not None:
         if size > len(shadow):
@@ -148,6 +148,6 @@ def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> I
     """
     windows = []
     for activity in np.unique(activities):
-        own = rows[activities == activity]
-        windows.append(rng.permutation(own)[: rng.integers(1, len(own), endpoint=True)])
+        candidates = rows[activities == activity]
+        windows.append(rng.permutation(candidates)[: rng.integers(1, len(candidates), endpoint=True)])
     return np.concatenate(windows)

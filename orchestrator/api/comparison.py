@@ -51,8 +51,8 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     import pandas as pd
 
     both = [name for name in first.metrics if name in second.metrics]
-    shown = {"accuracy", *compared_metrics(first), *compared_metrics(second)}
-    names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in shown] or both)
+    columns = {"accuracy", *compared_metrics(first), *compared_metrics(second)}
+    names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in columns] or both)
     sweeps = [str(sweep.folder) if first.name == second.name else sweep.name for sweep in (first, second)]
     partners = {
         at: [
@@ -81,11 +81,11 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     return pd.DataFrame(lines, columns=[*COLUMNS, *(DIFFERENCE if contrasts else ())])
 
 
-def measured(names: Sequence[str] | None, known: Sequence[str], refusal: str, default: Sequence[str]) -> list[str]:
-    """The named metrics, or the ``default``. Raises ConfigError, with the ``refusal``, for one that is not among ``known``."""
-    unknown = [name for name in names or () if name not in known]
+def measured(names: Sequence[str] | None, metrics: Sequence[str], refusal: str, default: Sequence[str]) -> list[str]:
+    """The named metrics, or the ``default``. Raises ConfigError, with the ``refusal``, for one not among ``metrics``."""
+    unknown = [name for name in names or () if name not in metrics]
     if unknown:
-        sentences = [unknown_name(refusal.format(name), str(name), known) for name in unknown]
+        sentences = [unknown_name(refusal.format(name), str(name), metrics) for name in unknown]
         raise ConfigError(ConfigProblem(sentence, file="metrics") for sentence in sentences)
     return list(default if names is None else names)
 

@@ -58,12 +58,12 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
     """
     path = Path(folder).expanduser().absolute()
     try:
-        own = own_paths(Path.cwd(), [fspath(part) for part in ([code] if isinstance(code, str | PathLike) else code)])
+        paths = own_paths(Path.cwd(), [fspath(part) for part in ([code] if isinstance(code, str | PathLike) else code)])
     except TypeError:
         raise _refusal(f"must be a path, or a list of paths, got {format_value(code)}", "code") from None
-    _install(own)
+    _install(paths)
     try:
-        return Results(path, read_results(path), own)
+        return Results(path, read_results(path), paths)
     except NoResultsError as error:
         below = sorted(file.parent.name for file in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
         note = f"; it has the folders of sweeps {', '.join(below)}: give one of them" if below else ""
@@ -232,8 +232,8 @@ class Results:
         if not matching:
             raise _refusal(unknown_name(f"{self.name} has no trial {str(trial)!r}", str(trial), statuses), "trial")
         if len(matching) > 1:
-            shown = ", ".join(matching[:8]) + (", ..." if len(matching) > 8 else "")
-            sentence = f"name one of the {len(matching)} trials by its id, as in Results.trials: {shown}"
+            ids = ", ".join(matching[:8]) + (", ..." if len(matching) > 8 else "")
+            sentence = f"name one of the {len(matching)} trials by its id, as in Results.trials: {ids}"
             raise _refusal(sentence, "trial")
         (ident,) = matching
         _install(self.code)

@@ -50,13 +50,13 @@ class Target:
         return "this machine" if self.address is None else f"{self.address}, from {self.origin}"
 
 
-def find_target(asked: str | None, environment: Mapping[str, str]) -> Target:
+def find_target(address: str | None, environment: Mapping[str, str]) -> Target:
     """Choose the Ray for an option ``--address`` and environment variables, and make sure that something answers there.
 
     Raises:
         ClusterError: the address is none, or no Ray answers there; found within some seconds.
     """
-    named, origin = (asked, "--address") if asked else (environment.get("RAY_ADDRESS"), "RAY_ADDRESS")
+    named, origin = (address, "--address") if address else (environment.get("RAY_ADDRESS"), "RAY_ADDRESS")
     if named == LOCAL:
         return Target()
     if named and named != AUTO:

@@ -117,8 +117,8 @@ def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> S
 
 def failure(error: Exception, who: str) -> str:
     """A sentence for an exception of ``who`` that should have been a `DataError`: type, text, and the line that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [one for one in frames if "site-packages" not in one.filename and one.filename != __file__] or list(frames)
+    calls = traceback.extract_tb(error.__traceback__)
+    ours = [call for call in calls if "site-packages" not in call.filename and call.filename != __file__] or list(calls)
     text = " ".join(str(error).split())
     place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno}: {ours[-1].line})" if ours else ""
     return f"{who} failed with {type(error).__name__}: {text[:300]}{place}"

@@ -95,10 +95,10 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
     )
 
 
-def concurrent_trials(place: Placement, nodes: Sequence[dict[str, float]], wanted: int | str) -> int:
-    """The number of trials that run at the same time: as many as fit, but at most ``wanted`` unless that is "auto"."""
+def concurrent_trials(place: Placement, nodes: Sequence[dict[str, float]], limit: int | str) -> int:
+    """The number of trials that run at the same time: as many as fit, but at most ``limit`` unless that is "auto"."""
     fit = _capacity(place.bundle, nodes) // place.count
-    return max(1, fit if wanted == "auto" else min(fit, int(wanted)))
+    return max(1, fit if limit == "auto" else min(fit, int(limit)))
 
 
 def _capacity(bundle: dict[str, float], nodes: Sequence[dict[str, float]]) -> int:

@@ -43,10 +43,10 @@ def ray_log() -> Iterator[RayLog]:
         The file, which is deleted at the end unless it is to be is_kept.
     """
     handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
-    log, before, shown = RayLog(Path(name)), os.dup(STDERR), sys.stderr
-    if direct := _is_stderr(shown):
-        shown.flush()
-        sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=shown.encoding, errors=shown.errors)
+    log, before, stream = RayLog(Path(name)), os.dup(STDERR), sys.stderr
+    if direct := _is_stderr(stream):
+        stream.flush()
+        sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=stream.encoding, errors=stream.errors)
     os.dup2(handle, STDERR)
     try:
         yield log
@@ -55,7 +55,7 @@ def ray_log() -> Iterator[RayLog]:
         if direct:
             with suppress(OSError):
                 sys.stderr.close()
-            sys.stderr = shown
+            sys.stderr = stream
         os.close(before)
         os.close(handle)
         if not log.is_kept:

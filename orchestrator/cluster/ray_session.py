@@ -210,8 +210,8 @@ def joined(target: Target, nodes: list[dict[str, float]]) -> str:
     """
     amounts = {"node": len(nodes), **{name: sum(node.get(name, 0) for node in nodes) for name in ("CPU", "GPU")}}
     of = ", ".join(f"{amount:g} {name}{'s' * (amount != 1)}" for name, amount in amounts.items() if amount)
-    asked = target.origin.startswith("--")
-    unasked = "" if asked else f", which {target.origin} names; --address local uses this machine alone"
+    by_option = target.origin.startswith("--")
+    unasked = "" if by_option else f", which {target.origin} names; --address local uses this machine alone"
     return f"joined the Ray cluster at {target.address} ({of}){unasked}"
 
 

@@ -43,16 +43,16 @@ def heeded() -> Iterator[Asked]:
     Yields:
         Which of them has come. Outside of the main thread none is heeded.
     """
-    asked = Asked()
+    interruption = Asked()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield interruption
         return
     before = {number: signal.getsignal(number) for number in ASKED}
     for number, handler in before.items():
         if handler == signal.SIG_DFL:
-            signal.signal(number, asked.interrupt)
+            signal.signal(number, interruption.interrupt)
     try:
-        yield asked
+        yield interruption
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -107,8 +107,8 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """A sentence that suggests what was meant by ``name``: one of ``known``, or another place; empty if nothing is close.
+def suggest(name: str, choices: Iterable[str]) -> str:
+    """A sentence that suggests what was meant by ``name``: one of ``choices``, or another place; empty if nothing is close.
 
     >>> suggest("ifca-mri", ["ifca", "ifca_mir"])
     "Did you mean 'ifca_mir'?"
@@ -117,7 +117,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("learning_rate", ["data", "rounds", "training"])
     "Did you mean 'training.lr'?"
     """
-    plain = {other.lower().replace("-", "_"): other for other in known}
+    plain = {other.lower().replace("-", "_"): other for other in choices}
     sought = name[:200].lower().replace("-", "_")
     near = []
     for place in (place for place, names in PLACES.items() if sought in names.split()):
@@ -132,23 +132,23 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {near[0]!r}?" if near else ""
 
 
-def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that is not one of ``known``; ``what`` begins it, such as "unknown key"."""
-    names = sorted(known)
+def unknown_name(what: str, name: str, choices: Iterable[str]) -> str:
+    """The sentence for a name that is not one of ``choices``; ``what`` begins it, such as "unknown key"."""
+    names = sorted(choices)
     return " ".join(part for part in (f"{what}.", suggest(name, names), f"Known: {', '.join(names)}") if part)
 
 
 def validate(
-    model: type[Model], fields: Any, known: Iterable[str] | None = None
+    model: type[Model], fields: Any, choices: Iterable[str] | None = None
 ) -> tuple[Model | None, list[ConfigProblem]]:
-    """Validate plain JSON values, by field, as an instance of ``model``; ``known`` are the names to suggest for a field.
+    """Validate plain JSON values, by field, as an instance of ``model``; ``choices`` are the names to suggest for a field.
 
     Types are strict in JSON's sense: a list fills a tuple and an integer a float, but "5", true and 5.0 are not 5.
 
     Returns:
         The instance, or None if there are problems, and every problem, with keys relative to ``fields``.
     """
-    names = [*(model.model_fields if known is None else known)]
+    names = [*(model.model_fields if choices is None else choices)]
     if not isinstance(fields, Mapping):
         return None, [ConfigProblem(f"must be a map of {', '.join(names)}, got {format_value(fields)}")]
     try:
@@ -157,7 +157,7 @@ def validate(
         return None, translate(error, fields, names)
 
 
-def translate(error: ValidationError, fields: Any, known: Iterable[str] = ()) -> list[ConfigProblem]:
+def translate(error: ValidationError, fields: Any, choices: Iterable[str] = ()) -> list[ConfigProblem]:
     """pydantic's errors about ``fields`` as problems, one for each key: what each of a field's types allows, and the value."""
     problems: dict[Key, ConfigProblem] = {}
     allowed: dict[Key, list[str]] = {}  # by key, what follows "must"
@@ -165,7 +165,7 @@ def translate(error: ValidationError, fields: Any, known: Iterable[str] = ()) ->
         kind, context = detail["type"], detail.get("ctx", {})
         key, value = _reached(detail["loc"], fields)
         if kind == "extra_forbidden":
-            sentence = unknown_name("unknown key", str(key[-1]), known)
+            sentence = unknown_name("unknown key", str(key[-1]), choices)
         elif kind == "union_tag_invalid":
             tags = re.findall("'([^']+)'", context["expected_tags"])
             sentence = unknown_name(f"unknown {key[-1]} {format_value(context['tag'])}", context["tag"], tags)

@@ -111,9 +111,9 @@ def named_components(name: str, command: str) -> list[tuple[Slot, str]]:
     named += [(slot, presets(slot.folder)[bare][0]) for slot in slots if bare in presets(slot.folder)]
     if named:
         return named
-    known = {other for slot in SLOTS for other in (*components(slot.folder), *presets(slot.folder))} | set(PARTS)
+    names = {other for slot in SLOTS for other in (*components(slot.folder), *presets(slot.folder))} | set(PARTS)
     reasons = [why for slot in SLOTS if (why := why_not(slot.folder, bare))]
-    sentences = reasons or [unknown_name(f"unknown component {format_value(name)}", bare, known)]
+    sentences = reasons or [unknown_name(f"unknown component {format_value(name)}", bare, names)]
     raise ConfigError([ConfigProblem(sentence, file=command) for sentence in sentences])
 
 
@@ -179,10 +179,10 @@ def listing(name: str | None) -> str:
             lines += [f"    {word:22} {arguments}" for word, arguments in WORDS.items()]
         return "\n".join(lines)
     for key, slot in data["slots"].items():
-        shown = {}
+        entries = {}
         for component, entry in slot["components"].items():
             origin = f"from {entry['origin']}" if entry["origin"] else ""
-            shown[component] = entry["headline"] + (origin and f"  [{origin}]")
+            entries[component] = entry["headline"] + (origin and f"  [{origin}]")
             if name:
                 head = [f"{key}: {component}", *([f"  {origin}"] if origin else [])]
                 described = _lines(entry["fields"]) or ["    none"]
@@ -191,9 +191,9 @@ def listing(name: str | None) -> str:
                 )
         for short, preset in slot["presets"].items():
             values = ", ".join(f"{field}: {value}" for field, value in preset["fields"].items())
-            shown[short] = f"{preset['label']}: {preset['component']} with {values}"
-        shown |= slot["broken"]
-        texts += [] if name else ["\n".join([key, *(f"  {other:16} {shown[other]}" for other in sorted(shown))])]
+            entries[short] = f"{preset['label']}: {preset['component']} with {values}"
+        entries |= slot["broken"]
+        texts += [] if name else ["\n".join([key, *(f"  {other:16} {entries[other]}" for other in sorted(entries))])]
     if not name:
         parts = f"fedpriv list {' | '.join(PARTS)}   shows the fields that belong to no component"
         texts.append(f"fedpriv list NAME   shows the fields of a component\n{parts}")
@@ -262,5 +262,5 @@ def _filled(slot: Slot) -> Schema:
         for field, schema in _properties(module.Config).items():
             ways.setdefault(field, []).append(schema | {"description": f"{component}: {schema['description']}"})
     inner = {other.field: _filled(other) for other in SLOTS if other.path[:-1] == slot.path}
-    known = {field: every[0] if len(every) == 1 else {"anyOf": every} for field, every in ways.items()}
-    return {"anyOf": [*names, _map({"name": {"anyOf": names}, **inner, **known})]}
+    schemas = {field: every[0] if len(every) == 1 else {"anyOf": every} for field, every in ways.items()}
+    return {"anyOf": [*names, _map({"name": {"anyOf": names}, **inner, **schemas})]}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from datasets.federation import printable, some
+from datasets.federation import excerpt, printable
 from datasets.profile import TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
@@ -210,10 +210,10 @@ def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
     fields, remarks = ["name: natural"], []
     if counts.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
-        remarks.append(f"too small: {some(counts.small)}")
+        remarks.append(f"too small: {excerpt(counts.small)}")
     if alone := [name for name in profile.one_class if name not in counts.small]:
         fields.append("one_class: keep")
-        remarks.append(f"of one class, so that the label tells whose an example is: {some(alone)}")
+        remarks.append(f"of one class, so that the label tells whose an example is: {excerpt(alone)}")
     if not remarks:
         what = "sub-folder" if profile.source == "image_folder" else f"value of {profile.fields['client']}"
         return "natural", f"each client is one {what}"

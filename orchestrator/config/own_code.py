@@ -231,9 +231,9 @@ def _taken_modules(code: OwnCode) -> Iterator[str]:
 def _taken() -> Iterator[str]:
     """Yield components from outside that have the name of one of ours, or of another from outside; with both places."""
     for slot in SLOTS:
-        own = own_components(slot.folder)
-        places = {name: f"{os.path.relpath(str(part.__file__), CHECKOUT)} of fedpriv" for name, part in own.items()}
-        places |= {preset: places[name] for name, part in own.items() for preset in getattr(part, "PRESETS", ())}
+        parts = own_components(slot.folder)
+        places = {name: f"{os.path.relpath(str(part.__file__), CHECKOUT)} of fedpriv" for name, part in parts.items()}
+        places |= {preset: places[name] for name, part in parts.items() for preset in getattr(part, "PRESETS", ())}
         for offer in outside.offers(slot.folder):
             if other := places.get(offer.name):
                 yield f"the {slot.key} component {offer.name} of {offer.origin} has the name of that of {other}; rename it"

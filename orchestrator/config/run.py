@@ -71,7 +71,7 @@ def check(base: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple[
         return None, [ConfigProblem(sentence)]
     inside = {slot.key for slot in SLOTS if len(slot.path) == 1} | {CURVATURE}
     fields = {name: value for name, value in base.items() if name not in inside}
-    course, problems = validate(RunFields, fields, known=inside | set(RunFields.model_fields))
+    course, problems = validate(RunFields, fields, choices=inside | set(RunFields.model_fields))
     curvature = base.get(CURVATURE)
     curve, wrong = validate(CurvatureConfig, {} if curvature is None else curvature)
     problems += [problem.under(CURVATURE) for problem in wrong]
@@ -120,7 +120,7 @@ def _component(
     slot: Slot, key: Key, entry: Any, others: Sequence[Any]
 ) -> tuple[AnyComponent | None, list[ConfigProblem]]:
     """The component that ``entry`` names, as text or as a map with ``name``. ``others`` are swept in the same slot."""
-    known, short = components(slot.folder), presets(slot.folder)
+    modules, short = components(slot.folder), presets(slot.folder)
     entry = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, Mapping):
         sentence = f"must be a name or a map {{name: ..., field: ...}}, got {format_value(entry)}"
@@ -128,7 +128,7 @@ def _component(
     name, fields = entry.get("name", slot.default), {field: entry[field] for field in entry if field != "name"}
     if slot.by_path and isinstance(name, str) and ":" in name:
         name, fields = slot.by_path, {"callable": name, **fields}
-    names = sorted((*known, *short))
+    names = sorted((*modules, *short))
     if not isinstance(name, str):
         sentence = f"must be one of {', '.join(names)}, got {format_value(name)}" if "name" in entry else "is missing"
         return None, [ConfigProblem(sentence, (*key, "name"))]
@@ -137,14 +137,14 @@ def _component(
         sentence += "; one of your own is mypkg.nets:Net, or torchvision:resnet18" if slot.by_path else ""
         return None, [ConfigProblem(sentence, (*key, "name"))]
     name, preset = short.get(name, (name, None))
-    own = set(known[name].Config.model_fields)
+    options = set(modules[name].Config.model_fields)
     mates = {short[other][0] if other in short else other for other in others if isinstance(other, str)}
     mates |= {str(slot.by_path)} if any(":" in str(other) for other in others) else set()
-    foreign = {field for mate in mates & set(known) for field in known[mate].Config.model_fields} - own
+    foreign = {field for mate in mates & set(modules) for field in modules[mate].Config.model_fields} - options
     inner = {other.field for other in SLOTS if other.path[:-1] == slot.path}
     fields = {field: value for field, value in fields.items() if field not in inner | foreign}
     fields = {**preset.fields, **fields} if preset else fields
-    config, problems = validate(known[name].Config, fields, sorted({"name", *inner, *foreign, *own}))
+    config, problems = validate(modules[name].Config, fields, sorted({"name", *inner, *foreign, *options}))
     component: AnyComponent | None = Component(name, config, slot.folder) if config is not None else None
     return component, [problem.under(*key) for problem in problems]
 
@@ -195,8 +195,8 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
         config: Config = component.config
         unread = config.unread_fields()
         if component is run.data:
-            own = run.split.module.unread_of_data(run.split.config, run.data.config)
-            unread |= {field: reason for field, reason in own.items() if field in type(config).model_fields}
+            reasons = run.split.module.unread_of_data(run.split.config, run.data.config)
+            unread |= {field: reason for field, reason in reasons.items() if field in type(config).model_fields}
         if "noise" in type(config).model_fields and component is run.privacy and not run.draws_noise:
             unread |= {"noise": UNREAD_NOISE}
         problems += [
@@ -228,7 +228,7 @@ def sight_problems(run: Run) -> list[ConfigProblem]:
     """
     if run.server_sees == "updates":
         return []
-    seen, problems = SEEN[run.server_sees], []
+    sight, problems = SEEN[run.server_sees], []
     for key, component in chosen_components(run):
         reason, least = "", "models"
         if key[0] == "attacks":
@@ -237,9 +237,9 @@ def sight_problems(run: Run) -> list[ConfigProblem]:
         elif key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates":
             reason, least = component.module.UPDATES_FOR, "updates"
         if reason and SIGHTS.index(least) > SIGHTS.index(run.server_sees):
-            sentence = f"{component.name} {reason}, and the server sees {seen}; it needs server_sees: {least}"
+            sentence = f"{component.name} {reason}, and the server sees {sight}; it needs server_sees: {least}"
             problems.append(ConfigProblem(sentence, key))
     if run.measures_curvature:
-        ranked = f"the server ranks every client by its own curvature (rho), and it sees {seen}"
+        ranked = f"the server ranks every client by its own curvature (rho), and it sees {sight}"
         problems.append(ConfigProblem(f"{ranked}; whoever reads rho needs server_sees: updates", ("server_sees",)))
     return problems

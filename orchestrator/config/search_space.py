@@ -148,13 +148,13 @@ def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
         sentence = f"asks for {number} trials; a file may have at most {MOST_TRIALS}"
         problems.append(ConfigProblem(sentence, ("sweep",)))
         grids, draws = [Axis(axis.key, axis.word, axis.arguments[:1]) for axis in grids], 1
-    drawn: dict[str, tuple[Choice, ...]] = {}  # without repetitions
+    distinct: dict[str, tuple[Choice, ...]] = {}  # without repetitions
     for row in zip(*(axis.draws(draws) for axis in random), strict=True) if random else [()]:
-        drawn.setdefault(json.dumps([choice.value for choice in row], sort_keys=True), row)
+        distinct.setdefault(json.dumps([choice.value for choice in row], sort_keys=True), row)
     keys = [axis.key for axis in (*grids, *random)]
     merged = [
         dict(zip(keys, (*combination, *draw), strict=True))
-        for draw in drawn.values()
+        for draw in distinct.values()
         for combination in product(*(axis.choices() for axis in grids))
     ]
     return [{axis.key: point[axis.key] for axis in swept} for point in merged], problems

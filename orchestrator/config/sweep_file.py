@@ -244,7 +244,7 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
         sentence = f"must be a map with the keys name and base, got {format_value(tree)}"
         raise ConfigError([document.place(ConfigProblem(sentence))])
     top = {key: value for key, value in tree.items() if key not in SECTIONS and key not in IN_BASE}
-    header, problems = validate(Header, top, known=(*SECTIONS, *Header.model_fields))
+    header, problems = validate(Header, top, choices=(*SECTIONS, *Header.model_fields))
     problems += [ConfigProblem(f"belongs in base: write {IN_BASE[key]}", (key,)) for key in tree if key in IN_BASE]
     section = tree.get("resources")
     resources, unusable = validate(Resources, {} if section is None else section)

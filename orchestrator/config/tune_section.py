@@ -116,8 +116,8 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
             sentence = f"is missing; it must be 'max' or 'min', as nothing says which {tune.metric} is better"
             problems.append(ConfigProblem(sentence, ("mode",)))
         if tune.scheduler is None and tune.search is None:
-            known = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
-            problems.append(ConfigProblem(f"has no effect: it must name {known}"))
+            kinds = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
+            problems.append(ConfigProblem(f"has no effect: it must name {kinds}"))
         if tune.search and find_spec("optuna") is None:
             sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
             problems.append(ConfigProblem(sentence, ("search",)))

@@ -76,8 +76,8 @@ def undeclared_metrics(trial: Trial) -> Iterator[str]:
     values: dict[str, Any] = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
     values |= {name: value for row in table for name, value in row.items()}
     for name, value in values.items():
-        known = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
-        if not known and metric(name).family == OTHER:
+        in_family = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
+        if not in_family and metric(name).family == OTHER:
             yield f"the metric {name} is not declared in METRICS, so tables do not know its label, unit and direction"
 
 
@@ -245,13 +245,13 @@ def split_problems(slot: Slot, name: str) -> Iterator[str]:
         reasons += short
     else:
         raise NotChecked("; ".join(dict.fromkeys(reasons)))
-    made = [module.partition(config, fields, source, lambda purpose: stream(0, purpose)) for _ in range(2)]
-    first = made[0]
+    partitions = [module.partition(config, fields, source, lambda purpose: stream(0, purpose)) for _ in range(2)]
+    first = partitions[0]
     if first.clients != fields.clients:
         yield f"it made {first.clients} clients instead of {fields.clients}"
     if (np.diff(first.offsets) < 1).any() or first.offsets[0] != 0 or first.offsets[-1] != len(first.train):
         yield "every client must have examples, and all of train must belong to one"
-    if _bytes(first) != _bytes(made[1]):
+    if _bytes(first) != _bytes(partitions[1]):
         yield "the same seeds gave another federation"
     yield from trained_on(first, source)
 
@@ -282,15 +282,15 @@ def trained_on(data: Federation, source: Source) -> Iterator[str]:
     The examples of ``source``, of which it was made, must differ.
     """
     every = source.examples(np.arange(len(source)))
-    stored = {one.tobytes(): row for row, one in enumerate(every.x)}
+    stored = {image.tobytes(): row for row, image in enumerate(every.x)}
     prepared: dict[bytes, int] = {}
     for strength in np.unique(np.concatenate([data.example_strengths, data.strengths])):
-        seen = data.prepare(every.x, np.full(len(every), strength))
-        prepared |= {one.tobytes(): row for row, one in enumerate(seen)}
-    members = {prepared.get(one.tobytes()) for one in data.train.x} - {None}
+        inputs = data.prepare(every.x, np.full(len(every), strength))
+        prepared |= {image.tobytes(): row for row, image in enumerate(inputs)}
+    members = {prepared.get(image.tobytes()) for image in data.train.x} - {None}
     parts = (("test", prepared), ("validation", prepared), ("nonmembers", stored), ("shadow", stored))
-    for part, known in parts:
-        rows = [known.get(one.tobytes()) for one in getattr(data, part).x]
+    for part, places in parts:
+        rows = [places.get(image.tobytes()) for image in getattr(data, part).x]
         count = sum(row in members for row in rows)
         if count:
             yield f"{count} of the {len(rows)} examples in {part} are training examples of clients; no example serves twice"

@@ -49,11 +49,11 @@ def contract_problems(slot: Slot, name: str) -> Iterator[str]:
         else:
             if item.owed and not inspect.getdoc(value):
                 yield f"{item.name} has no docstring"
-            asked = list(inspect.signature(getattr(item.contract, item.name)).parameters)
-            taken = list(inspect.signature(value).parameters.values())
-            further = [it for it in taken[len(asked) :] if it.default is it.empty and it.kind not in (2, 4)]
-            if [it.name for it in taken[: len(asked)]] != asked or further:
-                yield f"{item.name}({', '.join(it.name for it in taken)}) must be {item.described}"
+            names = list(inspect.signature(getattr(item.contract, item.name)).parameters)
+            parameters = list(inspect.signature(value).parameters.values())
+            further = [it for it in parameters[len(names) :] if it.default is it.empty and it.kind not in (2, 4)]
+            if [it.name for it in parameters[: len(names)]] != names or further:
+                yield f"{item.name}({', '.join(it.name for it in parameters)}) must be {item.described}"
 
 
 def conforms(constant: Declared, value: Any) -> None:
@@ -64,18 +64,18 @@ def conforms(constant: Declared, value: Any) -> None:
 def doubtful_names(slot: Slot, name: str) -> Iterator[str]:
     """Yield public names that nothing reads and that are close to one that the contract knows, and what no table shows."""
     module = components(slot.folder)[name]
-    known = {one.name: one for one in declared(slot.folder, module)}
+    terms = {term.name: term for term in declared(slot.folder, module)}
     functions = {key for key, it in vars(module).items() if inspect.isfunction(it) and it.__module__ == module.__name__}
     constants = set(re.findall(r"^([A-Z][A-Z_]*)\b[^=\n]*=", inspect.getsource(module), re.MULTILINE))
-    for own in sorted(key for key in functions | constants if not key.startswith("_") and key not in known):
-        open_ = [key for key, one in known.items() if not hasattr(module, key) and one.function == (own in functions)]
-        if near := difflib.get_close_matches(own, open_, n=1, cutoff=CLOSE):
+    for word in sorted(key for key in functions | constants if not key.startswith("_") and key not in terms):
+        free = [key for key, term in terms.items() if not hasattr(module, key) and term.function == (word in functions)]
+        if near := difflib.get_close_matches(word, free, n=1, cutoff=CLOSE):
             yield (
-                f"nothing reads {own}; the contract knows {known[near[0]].described}: rename it if that is meant, "
+                f"nothing reads {word}; the contract knows {terms[near[0]].described}: rename it if that is meant, "
                 f"else begin its name with an underscore"
             )
-    shown = getattr(module, "RISK", False) or any(one.table for one in getattr(module, "METRICS", ()))
-    if slot.key == "attacks" and not shown:
+    in_table = getattr(module, "RISK", False) or any(metric.table for metric in getattr(module, "METRICS", ()))
+    if slot.key == "attacks" and not in_table:
         yield (
             "what it finds is in attacks.parquet and in no table: declare in METRICS a metric with table=Column(...), and "
             "return its value among the metrics of the result"

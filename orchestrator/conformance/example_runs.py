@@ -101,13 +101,13 @@ class InlineShadows(AttackTasks):
 
 
 def inline_trial(
-    given: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
+    base: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
 ) -> Trial:
     """Return a trial of a run, or of the section ``base`` of a sweep file, that runs in this process.
 
     It keeps its files in ``folder``; ``data`` replaces the federation that the run describes, from the data sets in ``root``.
     """
-    run = given if isinstance(given, Run) else resolve(given)
+    run = base if isinstance(base, Run) else resolve(base)
     data = data or partition_data(run, root)
     setup = prepare_session(str(folder), run, data)
     files = Folder(folder).trial("t")

@@ -81,8 +81,8 @@ def _made(check: Check, slot: Slot, name: str) -> Finding:
 def raised(error: BaseException, file: Path) -> str:
     """Return an exception as a sentence, with the line of the component's ``file`` that raised it or led to it."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename) == file] or list(frames)
+    places = [frame for frame in frames if Path(frame.filename) == file] or list(frames)
     text = (str(error).strip() or "no text").split("\n")[0]
     if "read-only" in text:
         text += "; a component must not change its arguments in place"
-    return f"raised {type(error).__name__}: {text} ({own[-1].filename}, line {own[-1].lineno})"
+    return f"raised {type(error).__name__}: {text} ({places[-1].filename}, line {places[-1].lineno})"

@@ -121,8 +121,8 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
         return sum(federation(run, sizes, rounds, rate).values())
 
     if "updates" in module.KINDS:
-        made = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors)
-        parts["attacks"] += made * rate("attack", attack.name)
+        audits = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors)
+        parts["attacks"] += audits * rate("attack", attack.name)
     if "models" in module.KINDS:
         groups, (times, rounds) = clusters(run, data), due.on_models(config.every)
         parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.shadows)
@@ -130,21 +130,21 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
             continued = any(True for _ in module.earlier(job))  # as long as the model's clients stay
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
             trained = alone(job.sizes, due.rounds if continued else rounds) if job.rounds else epochs * rate("train")
-            shown = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
-            parts["shadow models"] += (trained + shown) / place.shadows
+            checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
+            parts["shadow models"] += (trained + checks) / place.shadows
     if "replicas" in module.KINDS:
         for length, number in Counter(replica.rounds for replica in module.replicas(config, run.rounds)).items():
             replica = replace(run, attacks=(), rounds=length)
-            shown = sum(evaluations(replica, sizes, len(data.test), rate).values())
-            parts["replicas"] += number * (alone(sizes, Schedule(replica).rounds) + shown) / min(place.shadows, number)
+            checks = sum(evaluations(replica, sizes, len(data.test), rate).values())
+            parts["replicas"] += number * (alone(sizes, Schedule(replica).rounds) + checks) / min(place.shadows, number)
     if "halves" in module.KINDS:
         fixed = partial(stream, run.seed)
         pool = module.pool(config, data, fixed)
         inside = module.halves(config, pool, fixed)
         halved = np.resize(np.bincount(pool.owner[inside[0]], minlength=data.clients), clients)
-        shown = len(pool.owner) * clients / data.clients * rate("evaluate")
-        parts["attacks"] += shown
-        parts["replicas"] += len(inside) * (alone(halved, run.rounds) + shown) / min(place.shadows, len(inside))
+        checks = len(pool.owner) * clients / data.clients * rate("evaluate")
+        parts["attacks"] += checks
+        parts["replicas"] += len(inside) * (alone(halved, run.rounds) + checks) / min(place.shadows, len(inside))
     return parts
 
 

@@ -72,13 +72,13 @@ def _power(trials: list[TrialSpec]) -> str:
     runs = f"{count} {'run' if count == 1 else 'independent runs'} of a setting"
     if count < FEWEST:
         return f"{runs}: no interval over runs and no test of differences, which need {FEWEST}"
-    said = f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
+    words = f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
     if not any(
         slot in trial.values or slot.removesuffix(".name") in trial.values for trial in trials for slot in ALGORITHM
     ):
-        return said
+        return words
     return (
-        f"{said}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "
+        f"{words}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "
         f"between pairs, from {least_significant(count, 2):.1f} where risk and accuracy are tested (Holm)"
     )
 
@@ -87,7 +87,7 @@ def _tuned(sweep: Sweep, trials: list[TrialSpec]) -> list[str]:
     """What the tables of a tuned sweep will say of its search: on what it chooses, and what an epsilon does not include."""
     if sweep.tune is None:
         return []
-    slots = [slot for one in trials for slot in (one.run.privacy, one.run.training)]
+    slots = [slot for trial in trials for slot in (trial.run.privacy, trial.run.training)]
     declared = [metric for slot in slots for metric in getattr(slot.module, "METRICS", ())]
     return sentences(sweep.tune.metric, len(trials), any(metric.protects for metric in declared))
 
@@ -144,10 +144,10 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     parts = {part: seconds / timed for part, seconds in spent.most_common()}
     each = sum(parts.values())
     total = START_SECONDS + -(-len(missing) // at_once) * each * slowdown
-    some = f" for {timed} of the trials" if timed < len(missing) else ""
-    shares = ", ".join(f"{part} {100 * own / each:.0f} %" for part, own in parts.items() if own >= each / 100)
-    said = f"estimate: {duration(total)} on this machine, based on steps timed just now{some}"
-    return Forecast(total, parts, [said, f"a trial takes {duration(each)}: {shares}", *unused])
+    scope = f" for {timed} of the trials" if timed < len(missing) else ""
+    shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
+    sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
+    return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *unused])
 
 
 def _kind(trial: TrialSpec) -> str:

@@ -74,8 +74,8 @@ def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
             total += need.bytes
             if total > machine.memory:
                 beside = f", {decimal(round(total))} with what is needed besides" if total > 1.01 * need.bytes else ""
-                asked = f"{format_value(need.value)} asks for {need.what}: {decimal(round(need.bytes))}{beside}"
-                sentence = f"{asked}; {machine.words} {decimal(round(machine.memory))}{machine.hint}"
+                demand = f"{format_value(need.value)} asks for {need.what}: {decimal(round(need.bytes))}{beside}"
+                sentence = f"{demand}; {machine.words} {decimal(round(machine.memory))}{machine.hint}"
                 (top, *inner) = need.key
                 return [f"{'.'.join(map(str, inner))}: {sentence}" if top == "base" else f"{top}.{inner[0]} {sentence}"]
         return []
@@ -138,9 +138,9 @@ class _Written:
 @remembered
 def _counted(written: _Written, shape: tuple[int, ...], classes: int, worth_it: bool) -> int | None:
     model = written.model
-    known: int | None = model.module.parameters(model.config, shape, classes)
-    if known is not None or not worth_it:
-        return known
+    count: int | None = model.module.parameters(model.config, shape, classes)
+    if count is not None or not worth_it:
+        return count
     from algorithms.core import own_values
 
     return own_values.elements(lambda: model.module.build(model.config, shape, classes))

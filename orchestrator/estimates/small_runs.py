@@ -111,8 +111,8 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     rows = np.concatenate([at + np.arange(size) for at, size in zip(data.offsets, sizes, strict=False)])
 
     def of_those(part: Examples, owner: Ints) -> tuple[Examples, Ints]:
-        some = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
-        return part[some], owner[some]
+        rows = np.flatnonzero((owner == NOBODY) | (owner < clients))[: clients * examples]
+        return part[rows], owner[rows]
 
     test, test_owner = of_those(data.test, data.test_owner)
     nonmembers, nonmember_owner = of_those(data.nonmembers, data.nonmember_owner)
@@ -246,13 +246,13 @@ class Small:
         """Return what attacks the updates of a round."""
         inputs = self._inputs(in_small(data, data.clients, 2))
         trained, assigned, again = block.train(*inputs, fixed), inputs[-1], partial(block.train_again, *inputs)
-        seen = SeenUpdates(
+        updates = SeenUpdates(
             data, self.network, [self.start], assigned.chosen, trained.params, trained.buffers,
             range(data.clients), stream=fixed, round=0, train_again=again,
         )  # fmt: skip
 
         def make() -> None:
-            observed = attack.module.observe(attack.config, seen)
+            observed = attack.module.observe(attack.config, updates)
             attack.module.conclude(attack.config, SeenRound(data, observed, np.arange(data.clients), 0, fixed))
 
         return make

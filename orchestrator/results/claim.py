@@ -98,8 +98,8 @@ def _foreign(folder: Folder, name: str) -> str | None:
         names = sorted(entry.name for entry in folder.path.iterdir() if not entry.name.startswith(HIDDEN))
         if not names or "trials" in names:
             return None
-        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        return f"{folder.path} contains files that fedpriv did not write ({shown}); give an empty folder with --results"
+        files = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        return f"{folder.path} contains files that fedpriv did not write ({files}); give an empty folder with --results"
     if other == name:
         return None
     return f"{folder.path} contains the results of another sweep, {other!r}; {OTHER}, or rename this sweep to {other!r}"

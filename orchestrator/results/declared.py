@@ -26,12 +26,12 @@ def declared() -> list[dict[str, Any]]:
     entries = []
     for folder in (slot.folder for slot in SLOTS):
         for name in sorted(components(folder).keys() - set(own_components(folder))):
-            one = complete(folder, name)
-            entry = {"room": room(folder), "name": name, "LABEL": one.LABEL}
-            entry |= {"METRICS": [asdict(metric) for metric in one.METRICS]}
-            entry |= {"PRESETS": {preset: fixed.label for preset, fixed in one.PRESETS.items()}}
+            module = complete(folder, name)
+            entry = {"room": room(folder), "name": name, "LABEL": module.LABEL}
+            entry |= {"METRICS": [asdict(metric) for metric in module.METRICS]}
+            entry |= {"PRESETS": {preset: fixed.label for preset, fixed in module.PRESETS.items()}}
             if folder == "attacks":
-                entry |= {"KINDS": one.KINDS, "SEES": one.SEES, "ADVERSARY": one.ADVERSARY}
+                entry |= {"KINDS": module.KINDS, "SEES": module.SEES, "ADVERSARY": module.ADVERSARY}
             entries.append(entry)
     plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=lambda value: value.item()))
     return plain

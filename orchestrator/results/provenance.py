@@ -41,8 +41,8 @@ def commit() -> str | None:
 @cache
 def versions() -> dict[str, str]:
     """Versions of fedpriv, which need not be installed on nodes, and of the packages that can change a result, by name."""
-    own = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
-    return {"fedpriv": own} | {name: version(name) for name in ("torch", "numpy", "ray", "mlflow")}
+    fedpriv = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
+    return {"fedpriv": fedpriv} | {name: version(name) for name in ("torch", "numpy", "ray", "mlflow")}
 
 
 def origin(device: str) -> dict[str, str]:

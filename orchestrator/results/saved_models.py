@@ -53,7 +53,7 @@ def _loaded(manifest: Manifest, config: bytes, arrays: dict[str, torch.Tensor]) 
     import yaml
 
     from algorithms.core import own_values
-    from algorithms.models._callables import said
+    from algorithms.models._callables import message_of
 
     fields: dict[str, Any] = dict(yaml.safe_load(config)["model"])
     name, takes = fields.pop("name"), manifest.facts["model"]
@@ -66,12 +66,12 @@ def _loaded(manifest: Manifest, config: bytes, arrays: dict[str, torch.Tensor]) 
     try:
         make = partial(model.module.build, settings, tuple(takes["shape"]), takes["classes"])
         with torch.random.fork_rng(devices=[]):
-            own = model.module.OWN_VALUES  # the values that every process of the trial agreed on
-            module = own_values.build(make, tuple(takes["shape"]), own_values.FIXED) if own else make()
+            values = model.module.OWN_VALUES  # the values that every process of the trial agreed on
+            module = own_values.build(make, tuple(takes["shape"]), own_values.FIXED) if values else make()
         module.load_state_dict(arrays)
     except Exception as error:  # somebody else's code, perhaps no longer what it was
         sentence = f"the model of trial {manifest.owner}, {model.title}, is not what it was when it was trained"
-        raise _refused(f"{sentence}: {said(error)}") from error
+        raise _refused(f"{sentence}: {message_of(error)}") from error
     return module.eval().to(memory_format=torch.channels_last)  # as a trial computes, so that the bits are the same
 
 

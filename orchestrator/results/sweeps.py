@@ -40,17 +40,17 @@ def write_sweep(folder: Folder, name: str, text: str, plan: Iterable[Row]) -> li
     Returns:
         Sentences on what was damaged. Raises WriteError.
     """
-    said, identity = [], uuid.uuid4().hex
+    notes, identity = [], uuid.uuid4().hex
     try:
         identity = str(read_manifest(folder.path, name).facts["id"])
     except FileNotFoundError:
         pass
     except DamageError as error:
-        said.append(f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew")
+        notes.append(f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew")
     Log(folder.path, name).finish({"id": identity, "file": text, "declared": declared(), "trials": list(plan)})
     write_atomically(folder.sweep, text.encode())
     write_trials(folder)
-    return said
+    return notes
 
 
 def write_trials(folder: Folder) -> None:
@@ -104,7 +104,7 @@ def sweeps_in(path: Path) -> list[Folder]:
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
 
     for candidates in ([path], sorted(below for below in path.iterdir() if not below.is_symlink())):
-        if sweeps := [Folder(one) for one in candidates if (one / MANIFEST).is_file() or (one / "trials").is_dir()]:
+        if sweeps := [Folder(path) for path in candidates if (path / MANIFEST).is_file() or (path / "trials").is_dir()]:
             return sweeps
     raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
 

@@ -70,9 +70,9 @@ class Driver(tune.Trainable):
             remove(self.folder.manifest)
             run = resolve(self.trial_config.identity.run)
             root = Path(self.trial_config.data_root)
-            wanted = federation_key(run, root)
-            if self._data[0] != wanted:
-                self._data = (wanted, ray.put(partition_data(run, root)))
+            key = federation_key(run, root)
+            if self._data[0] != key:
+                self._data = (key, ray.put(partition_data(run, root)))
             setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
             data = ray.get(self._data[1])
             origin = self.trial_config.identity.hashes

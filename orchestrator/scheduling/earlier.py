@@ -102,9 +102,10 @@ def earlier_results(
     specs = {trial.id: trial for trial in trials}
     present = [trial for trial in folder.trials() if trial.id in specs or drawing]
     records = {trial.id: read_record(trial) or {} for trial in present}
+    damages = in_parallel(lambda trial: damage_of(trial.path, trial.id), present)
     damaged = {
         trial.id: damage
-        for trial, damage in zip(present, in_parallel(lambda one: damage_of(one.path, one.id), present), strict=True)
+        for trial, damage in zip(present, damages, strict=True)
         if damage and (not records[trial.id] or has_ended(records[trial.id], tune))
     }
     lost = [

@@ -69,8 +69,8 @@ class Search:
 
     def ahead(self) -> list[TrialSpec]:
         """A placeholder for each draw that has not been made, with a typical run; for estimates."""
-        drawn = self.samples if self.complete else len(self.specs)
-        return [TrialSpec("", self._example, {"draw": draw + 1}) for draw in range(drawn, self.samples)]
+        first = self.samples if self.complete else len(self.specs)
+        return [TrialSpec("", self._example, {"draw": draw + 1}) for draw in range(first, self.samples)]
 
     def _new(self) -> TrialSpec | None:
         from optuna.trial import TrialState
@@ -80,9 +80,9 @@ class Search:
             # If few new values remain, the sampler keeps repeating the best ones; random draws find the others.
             self.study.sampler = self.guided if attempt < TRIES // 10 else self.random
             optuna_trial = self.study.ask(self.distributions)
-            drawn = self.space.at({axis.key: _value(axis, optuna_trial.params[axis.key]) for axis in self.space.axes})
-            if drawn and trial_id(drawn[0]) not in ids:
-                self.specs.append(TrialSpec(trial_id(drawn[0]), *drawn))
+            runs = self.space.at({axis.key: _value(axis, optuna_trial.params[axis.key]) for axis in self.space.axes})
+            if runs and trial_id(runs[0]) not in ids:
+                self.specs.append(TrialSpec(trial_id(runs[0]), *runs))
                 self._asked.append(optuna_trial)
                 return self.specs[-1]
             self.study.tell(optuna_trial, state=TrialState.FAIL)
@@ -124,8 +124,8 @@ def _distribution(axis: Axis) -> Any:
     return distributions.FloatDistribution(low, high, log=axis.word == "loguniform")
 
 
-def _value(axis: Axis, drawn: Any) -> Any:
+def _value(axis: Axis, value: Any) -> Any:
     """The value for the run; for ``quniform`` it is rounded in the same way as in `search_space`."""
     if axis.word == "choice":
-        return axis.arguments[drawn]
-    return float(f"{drawn * axis.arguments[2]:.12g}") if axis.word == "quniform" else drawn
+        return axis.arguments[value]
+    return float(f"{value * axis.arguments[2]:.12g}") if axis.word == "quniform" else value

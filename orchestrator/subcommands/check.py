@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace) -> int:
     torch.set_num_threads(1)  # more threads add in another order
     counts = {"FAILED": 0, "warning": 0}
     for slot, component in named:
-        origin = [f"  from {one.origin}" for one in offers(slot.folder) if one.name == component]
+        origin = [f"  from {offer.origin}" for offer in offers(slot.folder) if offer.name == component]
         print(f"{slot.key} {component}{''.join(origin[:1])}")
         for finding in findings(slot, component):
             word = "skipped" if finding.skipped else "passed"

@@ -29,8 +29,8 @@ def execute(options: argparse.Namespace) -> int:
 
     install_named(options.code)
     if options.schema or options.json:
-        shown = sweep_schema() if options.schema else as_data(options.name)
-        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        content = sweep_schema() if options.schema else as_data(options.name)
+        print(json.dumps(content, indent=2, ensure_ascii=False))
     elif options.name == "metrics":
         from orchestrator.metric_names import page
 

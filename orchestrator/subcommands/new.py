@@ -59,8 +59,8 @@ def execute(options: argparse.Namespace) -> int:
         problems.append(ConfigProblem(sentence, file="--output"))
     source: Path = options.file.expanduser()
     try:
-        asked = ("label", "client", "group", "subject", "layout", "drop_unlabeled")
-        data = profile(source, **{name: getattr(options, name) for name in asked})
+        names = ("label", "client", "group", "subject", "layout", "drop_unlabeled")
+        data = profile(source, **{name: getattr(options, name) for name in names})
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
         text = new_sweep(data, relative, source.resolve().stem)
     except (DataError, ValueError) as error:

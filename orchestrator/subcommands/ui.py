@@ -50,9 +50,9 @@ def execute(options: argparse.Namespace) -> int:
         socket.create_server((options.host, options.port), family=family).close()
     except (OSError, OverflowError) as error:
         raise ConfigError([ConfigProblem(f"{place}: {error}; --port takes another one", file="ui")]) from error
-    for one in experiments:
-        if SWEEP in one.tags:
-            print(f"open {view_link(f'http://{place}', one.experiment_id)}   {one.name}")
+    for experiment in experiments:
+        if SWEEP in experiment.tags:
+            print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {experiment.name}")
     # MLflow's start page shows its features for language models; this address opens the list of experiments.
     print(f"open http://{place}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
     with subprocess.Popen(argv, env=environment) as process:

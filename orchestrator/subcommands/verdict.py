@@ -35,7 +35,7 @@ def execute(options: argparse.Namespace) -> int:
     except NoResultsError as error:
         print(error)
         return 2
-    judged, compared, sources = verdicts(trials), numbers(trials), [str(one) for one in options.results]
+    judged, compared, sources = verdicts(trials), numbers(trials), [str(path) for path in options.results]
     text = markdown(judged, notes, sources, counted(compared))
     print(text, end="")
     if options.output:

@@ -110,10 +110,10 @@ def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Map
     lines = []
     for row in without[:MOST_LINES]:
         reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
-        shown = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
+        sentence = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
         log = folder.trial(row["id"]).error
         parts = (
-            f"{titles[row['id']]}  {row['status']}: {shown}",
+            f"{titles[row['id']]}  {row['status']}: {sentence}",
             advice(reason),
             f"log: {log}" if log.exists() else "",
         )

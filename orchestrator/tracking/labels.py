@@ -134,7 +134,7 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
     columns += [f"metrics.`{metric_key(name)}`" for name in headlines]
     charts = [_chart(accuracy, risk) for accuracy, risk in trade_offs(headlines)]
     top, measured = _section(headlines[0]), {_section(name) for name in names} - {RUN}
-    sections = [*([TRADE_OFF] if charts else []), *sorted(measured, key=lambda one: (one != top, one)), RUN]
+    sections = [*([TRADE_OFF] if charts else []), *sorted(measured, key=lambda section: (section != top, section)), RUN]
     view = {
         "searchFilter": "",
         "orderByKey": "attributes.start_time",
@@ -189,8 +189,8 @@ def headline_metrics(names: Collection[str], first: Sequence[str] = ()) -> list[
     ['mia_auc', 'accuracy']
     """
     ranked = sorted(table_columns(names), key=lambda column: column.rank)
-    shown = [next(name for name in column.metrics if name in names) for column in ranked]
-    return list(dict.fromkeys([*(name for name in first if name in names), *shown]))[:MOST]
+    ranks = [next(name for name in column.metrics if name in names) for column in ranked]
+    return list(dict.fromkeys([*(name for name in first if name in names), *ranks]))[:MOST]
 
 
 def trade_offs(headlines: Sequence[str]) -> list[tuple[str, str]]:

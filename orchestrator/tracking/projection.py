@@ -205,9 +205,9 @@ def final_points(finals: Mapping[str, float], rounds: Sequence[Metric], ended: i
     last, step = {point.key: point for point in rounds}, max((point.step for point in rounds), default=0)
     points = []
     for name, value in finals.items():
-        shown = last.get(metric_key(name))
-        if shown is None or shown.value != value:
-            points.append(Metric(metric_key(name), value, ended, step + (shown is not None and shown.step == step)))
+        latest = last.get(metric_key(name))
+        if latest is None or latest.value != value:
+            points.append(Metric(metric_key(name), value, ended, step + (latest is not None and latest.step == step)))
     return points
 
 
@@ -254,8 +254,8 @@ def _with_chance(name: str, finals: Mapping[str, float]) -> str:
     """A final value, with that by chance in parentheses if there is one."""
     described = metric(name)
     chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
-    shown = [number(value, described.digits, described.bound) for value in (finals[name], chance) if value is not None]
-    return shown[0] if len(shown) == 1 else f"{shown[0]} (by chance {shown[1]})"
+    texts = [number(value, described.digits, described.bound) for value in (finals[name], chance) if value is not None]
+    return texts[0] if len(texts) == 1 else f"{texts[0]} (by chance {texts[1]})"
 
 
 def _views(experiment: str) -> str:
@@ -282,8 +282,8 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
         "Limits": summary.limits,
     }
     names = headline_metrics([name for name in results.metrics if results.has(name)], first)
-    shown = [metric(name) for name in names]
-    columns = metric_columns(results, shown, "finished")
+    metrics = [metric(name) for name in names]
+    columns = metric_columns(results, metrics, "finished")
     blocks = [
         escape(summary.question),
         f"**{escape(summary.headline)}**",
@@ -300,7 +300,7 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
         f"**Repeat it:** `{summary.command}` (`sweep.yaml` is among the artifacts).",
         READING,
         markdown_table(*by_setting(results, columns), numbers=len(columns)),
-        escape(guessing([(one.label, one) for one in shown], results)),
+        escape(guessing([(metric_.label, metric_) for metric_ in metrics], results)),
     ]
     note = "\n\n".join(filter(None, blocks))
     return note if len(note) <= NOTE_LENGTH else note[: NOTE_LENGTH - len(CUT)].rpartition("\n")[0] + CUT

@@ -38,7 +38,7 @@ class ScreenTrial:
     rounds: int
     status: str = "waiting"  # waiting, running, or the status with which it ended
     done: int = 0  # completed rounds
-    seen: int = 0  # those of them since the screen began
+    new_rounds: int = 0  # those of them since the screen began
     values: dict[str, float] = field(default_factory=dict)  # the latest value of every metric, at the end the final one
     note: str = ""  # such as what it is waiting for
     began: float | None = None
@@ -91,15 +91,15 @@ class Screen:
         self.trials[trial] = ScreenTrial(title, run["rounds"])
 
     def on_started(self, trial: str) -> None:
-        shown = self.trials[trial]
-        shown.status, shown.note, shown.began = "running", "", self.clock()
+        entry = self.trials[trial]
+        entry.status, entry.note, entry.began = "running", "", self.clock()
 
     def on_rounds(self, trial: str, rows: list[dict[str, Any]]) -> None:
-        shown = self.trials[trial]
-        shown.done, shown.seen, shown.note = rows[-1]["round"] + 1, shown.seen + len(rows), ""
+        entry = self.trials[trial]
+        entry.done, entry.new_rounds, entry.note = rows[-1]["round"] + 1, entry.new_rounds + len(rows), ""
         for row in rows:
             values = measured(row)
-            shown.values |= values
+            entry.values |= values
             self.names |= values.keys()
             if not self.console.is_terminal:
                 cells = [
@@ -107,32 +107,32 @@ class Screen:
                     for column in table_columns(self.names, live=True)
                     if column.metrics[0] in values
                 ]
-                words = [f"round {row['round'] + 1}/{shown.rounds}", *cells, f"{row['seconds']:.2f} s"]
-                self._say_of(shown, "  ".join(words))
+                words = [f"round {row['round'] + 1}/{entry.rounds}", *cells, f"{row['seconds']:.2f} s"]
+                self._say_of(entry, "  ".join(words))
         self._say_left()
 
     def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
-        shown = self.trials[trial]
+        entry = self.trials[trial]
         if lasting:
             self.say(note)
             return
-        shown.note = note
-        if note and (not self.console.is_terminal or shown.status == "waiting"):
-            self._say_of(shown, note)
+        entry.note = note
+        if note and (not self.console.is_terminal or entry.status == "waiting"):
+            self._say_of(entry, note)
 
     def on_ended(self, trial: str, record: dict[str, Any]) -> None:
-        shown = self.trials[trial]
-        shown.status, shown.note, shown.ended = record["status"], "", self.clock()
-        shown.values |= measured(record.get("metrics") or {})
-        if shown.status != "finished":
-            self.say(f"{shown.title}  {shown.status}: {record.get('reason')}")
+        entry = self.trials[trial]
+        entry.status, entry.note, entry.ended = record["status"], "", self.clock()
+        entry.values |= measured(record.get("metrics") or {})
+        if entry.status != "finished":
+            self.say(f"{entry.title}  {entry.status}: {record.get('reason')}")
         elif not self.console.is_terminal:
-            self._say_of(shown, f"finished in {record['seconds']:.1f} s")
+            self._say_of(entry, f"finished in {record['seconds']:.1f} s")
         self._say_left()
 
     def table(self) -> Group:
         """The current live table, no wider than the console: where space is short, titles are folded, then metrics left out."""
-        ended, running = self._ended(), [shown for shown in self.trials.values() if shown.status == "running"]
+        ended, running = self._ended(), [trial for trial in self.trials.values() if trial.status == "running"]
         left = self.left()
         later = f", {left} left" if left else f", {self.stage}" if self.stage and not ended + running else ""
         spent = _stopwatch(self.clock() - self.began)
@@ -150,12 +150,12 @@ class Screen:
     def left(self) -> str:
         """How long the sweep still takes, at the speed of the rounds so far; empty before the first and after the last."""
         trials = list(self.trials.values())
-        began = [shown.began for shown in trials if shown.began is not None]
-        seen = sum(shown.seen for shown in trials)
+        began = [trial.began for trial in trials if trial.began is not None]
+        new = sum(trial.new_rounds for trial in trials)
         unseen = max(0, self.total - len(trials))  # a search adds its trials one after another
-        ahead = sum(shown.rounds - shown.done for shown in trials if shown.ended is None)
-        rounds = ahead + unseen * fmean([shown.rounds for shown in trials] or [0])
-        return duration((self.clock() - min(began)) / seen * rounds) if seen and rounds else ""
+        ahead = sum(trial.rounds - trial.done for trial in trials if trial.ended is None)
+        rounds = ahead + unseen * fmean([trial.rounds for trial in trials] or [0])
+        return duration((self.clock() - min(began)) / new * rounds) if new and rounds else ""
 
     def _say_left(self) -> None:
         """Say how long the sweep still takes, unless the live table or a line said so just now, or processes still warm up."""
@@ -169,20 +169,20 @@ class Screen:
         table.add_column("trial", overflow="fold", max_width=widest)
         for heading in ("round", "time", "status", *(column.heading for column in columns)):
             table.add_column(heading, justify="left" if heading == "status" else "right", no_wrap=True)
-        for shown in trials:
-            ended = self.clock() if shown.ended is None else shown.ended
-            spent = "" if shown.began is None else _stopwatch(ended - shown.began)
-            name = f"{shown.title}\n{shown.note}" if shown.note else shown.title
-            cells = [name, f"{shown.done}/{shown.rounds}", spent, shown.status]
-            cells += [_cell(shown.values, column) for column in columns]
-            table.add_row(*map(Text, cells), style="" if shown.ended is None else "dim")
+        for trial in trials:
+            ended = self.clock() if trial.ended is None else trial.ended
+            spent = "" if trial.began is None else _stopwatch(ended - trial.began)
+            name = f"{trial.title}\n{trial.note}" if trial.note else trial.title
+            cells = [name, f"{trial.done}/{trial.rounds}", spent, trial.status]
+            cells += [_cell(trial.values, column) for column in columns]
+            table.add_row(*map(Text, cells), style="" if trial.ended is None else "dim")
         return table
 
     def _ended(self) -> list[ScreenTrial]:
-        return [shown for shown in self.trials.values() if shown.ended is not None]
+        return [trial for trial in self.trials.values() if trial.ended is not None]
 
-    def _say_of(self, shown: ScreenTrial, sentence: str) -> None:
-        self.say(f"[{len(self._ended())}/{self.total}]  {shown.title}  {sentence}")
+    def _say_of(self, trial: ScreenTrial, sentence: str) -> None:
+        self.say(f"[{len(self._ended())}/{self.total}]  {trial.title}  {sentence}")
 
 
 def measured(row: Mapping[str, Any]) -> dict[str, float]:

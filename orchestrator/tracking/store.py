@@ -66,20 +66,20 @@ def server_problem(tracking_uri: str | None) -> str | None:
     'localhost:5000 is no MLflow address. Did you mean http://localhost:5000?'
     """
     uri = named_server(tracking_uri) or ""
-    shown = without_password(uri)
+    place = without_password(uri)
     if re.match(r"[\w.-]+:\d+(/|$)", uri):
-        return f"{shown} is no MLflow address. Did you mean http://{shown}?"
+        return f"{place} is no MLflow address. Did you mean http://{place}?"
     try:
         split = urlsplit(uri)
         is_usable = split.scheme not in HTTP or (split.hostname and split.port != 0)
     except ValueError:
         is_usable = False
     if not is_usable:
-        return f"{shown} is no MLflow address, which looks like http://HOST:5000"
+        return f"{place} is no MLflow address, which looks like http://HOST:5000"
     scheme = split.scheme.partition("+")[0]
     schemes = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
     if scheme and scheme not in schemes:
-        return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({shown})", scheme, schemes)
+        return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, schemes)
     return None
 
 

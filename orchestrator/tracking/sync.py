@@ -78,8 +78,8 @@ class MlflowSweep:
         parent = self._parent(runs)
         stale = [trial for trial, record in records.items() if not _is_logged(runs, trial, record["manifest"])]
         for trial in stale:
-            wanted = projection.project_trial(folder, records[trial], trial, values[trial], self.experiment)
-            self._log(runs.get(trial, ()), wanted, {TRIAL: trial, PARENT: parent}, live.get(trial))
+            content = projection.project_trial(folder, records[trial], trial, values[trial], self.experiment)
+            self._log(runs.get(trial, ()), content, {TRIAL: trial, PARENT: parent}, live.get(trial))
         sweep = None
         if only is None and not _is_logged(runs, "", manifest):
             sweep = projection.project_sweep(folder, values, self.experiment, parent)
@@ -128,36 +128,36 @@ class MlflowSweep:
             runs[""] = [self.client.create_run(self.experiment, began, tags, name)]
         return str(runs[""][0].info.run_id)
 
-    def _log(self, former: Iterable[Run], wanted: Projection, tags: Mapping[str, str], opened: str | None) -> None:
+    def _log(self, former: Iterable[Run], content: Projection, tags: Mapping[str, str], opened: str | None) -> None:
         """Log a run from disk, in place of its ``former`` runs; one that is ``opened`` already is completed."""
         client = self.client
         for run in former:
             if run.info.run_id != opened:
                 client.delete_run(run.info.run_id)
-        tables = {f"tables/{path.stem}.json": path for path in wanted.tables}
-        shown = json.dumps([{"path": name, "type": "table"} for name in tables])
-        tags = {NOTE: wanted.note, SHOWN_TABLES: shown, **self.identity, **tags}
-        run_id = opened or client.create_run(self.experiment, wanted.started, tags).info.run_id
-        client.update_run(run_id, name=wanted.name[:NAME_LENGTH])
-        params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in wanted.params.items()]
-        cut = {name: text[:TAG_LENGTH] for name, text in wanted.tags.items()} | tags
+        tables = {f"tables/{path.stem}.json": path for path in content.tables}
+        listing = json.dumps([{"path": name, "type": "table"} for name in tables])
+        tags = {NOTE: content.note, SHOWN_TABLES: listing, **self.identity, **tags}
+        run_id = opened or client.create_run(self.experiment, content.started, tags).info.run_id
+        client.update_run(run_id, name=content.name[:NAME_LENGTH])
+        params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in content.params.items()]
+        cut = {name: text[:TAG_LENGTH] for name, text in content.tags.items()} | tags
         client.log_batch(run_id, params=params, tags=[RunTag(*tag) for tag in cut.items()])
         # The metric that is the last of each round tells which rounds were sent live.
         sent = {point.step for point in client.get_metric_history(run_id, ROUND)} if opened else set()
-        self.log_points(run_id, [*(point for point in wanted.rounds if point.step not in sent), *wanted.finals])
+        self.log_points(run_id, [*(point for point in content.rounds if point.step not in sent), *content.finals])
         context = [InputTag("mlflow.data.context", "train")]
-        client.log_inputs(run_id, [DatasetInput(data, context) for data in wanted.inputs])
-        for path, below in wanted.files:
+        client.log_inputs(run_id, [DatasetInput(data, context) for data in content.inputs])
+        for path, below in content.files:
             client.log_artifact(run_id, str(path), below or None)
         for name, path in tables.items():  # MLflow's `log_table` would add to a table that is there
             rows = read_table(path).to_pandas().tail(MOST_ROWS)
             client.log_text(run_id, rows.to_json(orient="split", index=False, date_format="iso"), name)
-        for path in wanted.pictures:
+        for path in content.pictures:
             with Image.open(path) as image:
                 image.thumbnail((FIGURE_WIDTH, image.height))
                 client.log_image(run_id, image, f"{PICTURES}/{path.name}")
-        client.set_terminated(run_id, wanted.status, wanted.ended)
-        client.set_tag(run_id, MARK, wanted.manifest)
+        client.set_terminated(run_id, content.status, content.ended)
+        client.set_tag(run_id, MARK, content.manifest)
 
     def _show(self, keys: Iterable[str], names: Collection[str], sweep: Projection | None) -> None:
         """Set the experiment's tags: its note and its ready-made view."""

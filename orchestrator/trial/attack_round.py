@@ -44,8 +44,8 @@ class Findings:
 
     def latest(self, attack: str | None) -> tuple[int, dict[int, Audit]]:
         """Return the latest results of an attack on models, by cluster, and the rounds trained; none if not made."""
-        made = max((round_ for name, round_, _, _ in self.audits if name == attack), default=0)
-        return made, {j: audit for name, round_, j, audit in self.audits if (name, round_) == (attack, made)}
+        latest = max((round_ for name, round_, _, _ in self.audits if name == attack), default=0)
+        return latest, {j: audit for name, round_, j, audit in self.audits if (name, round_) == (attack, latest)}
 
 
 @dataclass(frozen=True, eq=False)

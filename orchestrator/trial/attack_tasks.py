@@ -96,7 +96,7 @@ class AttackTasks(ABC):
         size = together(run, pool, len(original.models[0].params))
         numbers = [tuple(range(at, min(at + size, len(inside)))) for at in range(0, len(inside), size)]
         (own_confidence,) = self.gathered(_own_confidence, attack.name, [(setup, attack.name, original)])
-        calls = [(setup, attack.name, some, original, self.cache) for some in numbers]
+        calls = [(setup, attack.name, group, original, self.cache) for group in numbers]
         confidence: Doubles = np.concatenate(self.gathered(_halves_replicas, attack.name, calls))
         model, group = original.assignment[pool.owner], data.groups[pool.owner]
         answers = Answers(pool, inside, confidence, own_confidence, model, original.names, group, data.group_names)
@@ -145,8 +145,8 @@ def dependencies(run: Run, data: Federation, *unread: str) -> list[Any]:
 
 def with_shared_noise(run: Run) -> Run:
     """Return the run with reproducible noise, which replicas with the same number share, and without an audit."""
-    wanted = {"noise": "reproducible", "audit_every": 0}
-    fields = {field: value for field, value in wanted.items() if field in type(run.privacy.config).model_fields}
+    values = {"noise": "reproducible", "audit_every": 0}
+    fields = {field: value for field, value in values.items() if field in type(run.privacy.config).model_fields}
     return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=fields)))
 
 
@@ -266,15 +266,15 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
     halves = {number: pool.federation(worker.data, inside[number]) for number in numbers}
     model, clusters = original.assignment[pool.owner], run.clustering.config.clusters
 
-    def answers(some: Sequence[int], models: list[Weights]) -> list[Doubles]:
+    def answers(group: Sequence[int], models: list[Weights]) -> list[Doubles]:
         """Train replicas together, from the models that the run began with; if one diverges, each by itself."""
-        data, streams = [halves[r] for r in some], [replica_stream(run, r, original.start) for r in some]
+        data, streams = [halves[r] for r in group], [replica_stream(run, r, original.start) for r in group]
         try:
             trained = train_models(run, data, worker.network, models, original.history.astype(np.int64), streams)
         except FloatingPointError:
-            if len(some) == 1:
+            if len(group) == 1:
                 return [np.full(len(model), np.nan)]
-            return [answers([r], models)[0] for r in some]
+            return [answers([r], models)[0] for r in group]
         return [_halves.confidence(worker.network, weights, pool, model) for weights in trained]
 
     def answered() -> bytes:

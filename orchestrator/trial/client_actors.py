@@ -63,12 +63,12 @@ class ClientActor:
         again = partial(train_again, run, data, network, models, assigned)
 
         def observe(trained: TrainedBlock) -> dict[str, Any]:
-            seen = SeenUpdates(
+            updates = SeenUpdates(
                 data, network, models, assigned.chosen, trained.params, trained.buffers, assigned.clients,
                 stream=worker.fixed, round=assigned.round, train_again=again,
             )  # fmt: skip
             due = [attack for attack in run.attacks if attack.name in attacks]
-            return {attack.name: attack.module.observe(attack.config, seen) for attack in due}
+            return {attack.name: attack.module.observe(attack.config, updates) for attack in due}
 
         streams = worker.streams(assigned.round), worker.fixed
         return train_block(run, data, network, models, assigned, streams, observe, worker.silent)

@@ -18,8 +18,8 @@ from orchestrator.trial.random_streams import stream
 
 def partition_seed(run: Run) -> int:
     """Return the seed of the partition: the data set's own, else the run's."""
-    own = run.data.config.split_seed
-    return run.seed if own is None else own
+    seed = run.data.config.split_seed
+    return run.seed if seed is None else seed
 
 
 def federation_key(run: Run, data_root: Path) -> Any:

@@ -101,8 +101,8 @@ class Rounds:
         (named,) = self.clients.run(self.setup, [Job("arrays", (self.state.models,))])
         return {
             f"{name}.{array}": value
-            for name, own in zip(self.state.names, named, strict=True)
-            for array, value in own.items()
+            for name, arrays in zip(self.state.names, named, strict=True)
+            for array, value in arrays.items()
         }
 
     def advance(self) -> None:

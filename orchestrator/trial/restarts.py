@@ -158,8 +158,8 @@ class Trial:
         if self.comparing:
             return choose(self.run, view, self.preferences, by_loss_alone=True)[0], view.losses
         # It counts once clients know it of a model: as the server measured it, or as their own attacks found it.
-        own = self.run.clustering.config.weighs_own_risks
-        risks = self.state.own_risks if own else self.state.measured_risks
+        by_clients = self.run.clustering.config.weighs_own_risks
+        risks = self.state.own_risks if by_clients else self.state.measured_risks
         view = replace(view, risk_counts=bool(np.isfinite(risks).any()))
         if view.risk_counts and (self.state.reference < 0).any():  # the first choice in which risk counts
             self.state.reference, _ = choose(self.run, view, self.preferences, by_loss_alone=True)

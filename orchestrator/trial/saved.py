@@ -78,7 +78,7 @@ def state_bytes(state: RunState) -> bytes:
     arrays = {name: value for name, value in vars(state).items() if isinstance(value, np.ndarray)}
     arrays |= {f"{group}.{name}": array for group in GROUPS for name, array in getattr(state, group).items()}
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()} | packed(state)
-    plain = {name: getattr(state, name) for name in PLAIN} | {"spent": [asdict(one) for one in state.spent]}
+    plain = {name: getattr(state, name) for name in PLAIN} | {"spent": [asdict(spending) for spending in state.spent]}
     return save(arrays, metadata={"state": json.dumps(plain)})  # a second entry might come first or last, by chance
 
 
@@ -87,7 +87,7 @@ def load_state(content: bytes) -> RunState:
     arrays = load(content)
     metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     plain = json.loads(metadata["state"])
-    plain["spent"] = [Spending(**one | {"event": PrivacyEvent(**one["event"])}) for one in plain["spent"]]
+    plain["spent"] = [Spending(**fields | {"event": PrivacyEvent(**fields["event"])}) for fields in plain["spent"]]
     plain |= {name: arrays[name] for name in arrays if "." not in name} | unpacked(arrays)
     plain |= {group: under(f"{group}.", arrays) for group in GROUPS}
     return RunState(**plain)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attacks import client_mia
-from attacks._queries import asked
-from attacks.client_mia import Config, attackers, audit, data_problems, learn, lesson, reserved
+from attacks._queries import draw_queries
+from attacks.client_mia import Config, attackers, audit, data_problems, learn, reserved, teaching_set
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, losses
 from datasets.federation import DataError
@@ -74,7 +74,7 @@ def test_what_is_asked_about_is_not_learned_from_and_what_is_set_aside_is_never_
         model = AttackedModel(cluster_of(data, 0), network, weights, (), np.random.default_rng(0), *sent)
         learned.add(client_mia.learned_thresholds(config, model, 2).tobytes())
     assert len(learned) == 1
-    drawn = asked(
+    drawn = draw_queries(
         10_000, replace(noise, nonmembers=unasked), np.arange(3), np.random.default_rng(0), np.flatnonzero(aside)
     )
     assert np.isfinite(drawn.outside.x).all() and (~drawn.member).sum() == NONMEMBERS // 2
@@ -87,7 +87,7 @@ def test_an_attacker_learns_from_its_own_test_examples_and_hold_outs_if_they_suf
         noise, test_owner=np.full(10, 0), nonmember_owner=np.repeat(np.arange(CLIENTS), NONMEMBERS // CLIENTS)
     )
     assert len(reserved(config, owned, streams())) == 0
-    examples, member = lesson(config, owned, 0, streams())
+    examples, member = teaching_set(config, owned, 0, streams())
     assert (member.sum(), (~member).sum()) == (EACH, 10 + NONMEMBERS // CLIENTS)
     assert examples.x[:EACH].tobytes() == noise.client(0).x.tobytes()
     assert examples.y[EACH : EACH + 10].tolist() == noise.test.y.tolist()
@@ -98,9 +98,9 @@ def test_only_who_kept_back_too_little_gets_some_of_what_is_set_aside(noise):
     some = replace(noise, test_owner=np.full(10, 0))  # client 0 has ten test examples, the others have none
     aside = reserved(Config(), some, streams())
     assert len(aside) == NONMEMBERS // 2
-    assert [(~lesson(Config(), some, client, streams())[1]).sum() for client in range(3)] == [10, EACH, EACH]
+    assert [(~teaching_set(Config(), some, client, streams())[1]).sum() for client in range(3)] == [10, EACH, EACH]
     stored = {row.tobytes() for row in some.nonmembers.x[aside]}
-    drawn = [lesson(Config(), some, client, streams())[0].x[EACH:] for client in (1, 2, 1)]
+    drawn = [teaching_set(Config(), some, client, streams())[0].x[EACH:] for client in (1, 2, 1)]
     assert all({row.tobytes() for row in one} <= stored for one in drawn)
     assert drawn[0].tobytes() == drawn[2].tobytes() != drawn[1].tobytes()
 

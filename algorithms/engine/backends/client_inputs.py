@@ -37,13 +37,13 @@ def generator(rng: np.random.Generator, device: torch.device) -> torch.Generator
     On a CPU, torch keeps 32 bits of a seed, so few that somebody could try all of them, and that two of 100 000 draws of
     noise would probably be equal. So the generator's whole state comes from ``rng`` there.
     """
-    drawn = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
-    if drawn.device.type == "cpu":
-        state = drawn.get_state()
+    torch_rng = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
+    if torch_rng.device.type == "cpu":
+        state = torch_rng.get_state()
         words = torch.from_numpy(rng.integers(2**32, size=TWISTER_WORDS, dtype=np.int64))
         state[TWISTER_STARTS : TWISTER_STARTS + 8 * TWISTER_WORDS] = words.view(torch.uint8)
-        drawn.set_state(state)
-    return drawn
+        torch_rng.set_state(state)
+    return torch_rng
 
 
 def functional_forward(network: Network) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ def begin_inputs(
 def stack(each: Sequence[ClientInputs]) -> ClientInputs:
     """Stack the inputs of several clients, [clients, ...] each."""
     values = {name: [inputs[name] for inputs in each] for name in (each[0] if each else ())}
-    return {name: stack(own) if isinstance(own[0], dict) else torch.stack(own) for name, own in values.items()}
+    return {name: stack(rows) if isinstance(rows[0], dict) else torch.stack(rows) for name, rows in values.items()}
 
 
 def take_first(inputs: ClientInputs, clients: int) -> ClientInputs:

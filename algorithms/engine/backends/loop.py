@@ -45,18 +45,18 @@ def train(
     if draws.dropout is not None:
         network.reseed(draws.dropout)
     examples, labels = as_tensor(x), as_tensor(y)
-    total, seen = torch.zeros((), device=network.device), 0
+    total, count = torch.zeros((), device=network.device), 0
     for step, row in enumerate(batches):
         real = row != PADDING
         chosen = torch.from_numpy(row[real])
         inputs, targets = examples[chosen].to(network.device), labels[chosen].to(network.device)
         if draws.crops is not None:
-            inputs = augmentation.crop_flip(inputs, draws.crops.moves[step, real], draws.crops.around)
+            inputs = augmentation.crop_flip(inputs, draws.crops.moves[step, real], draws.crops.padding)
         loss = gradient(network.inputs(inputs), targets)
         optimizer.step(network.params, network.grads)
         total += loss * len(chosen)
-        seen += len(chosen)
-    return float(total) / max(seen, 1)
+        count += len(chosen)
+    return float(total) / max(count, 1)
 
 
 def client_gradient(
@@ -78,21 +78,21 @@ def client_gradient(
     config, module = training.config, objective.module
     assert isinstance(config, Config)  # required of components without private steps
     client = begin_inputs(network, objective, network.params, examples.x.shape[1:], statistics, draws.probes)
-    own, functional = dict(network.module.named_parameters()), functional_forward(network)
+    parameters, functional = dict(network.module.named_parameters()), functional_forward(network)
     reduced: AbstractContextManager[Any] = nullcontext()
     if config.precision != "float32":
         reduced = torch.autocast(network.device.type, dtype=torch.bfloat16)
 
     def forward(arrays: Mapping[str, torch.Tensor], x: torch.Tensor, **options: Any) -> Any:
-        return network.module(x, **options) if arrays is own else functional(arrays, x, **options)
+        return network.module(x, **options) if arrays is parameters else functional(arrays, x, **options)
 
     def gradient(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         network.grads.zero_()
         if client.get("carry"):
             with torch.no_grad():
-                client["carry"] = module.advance(objective.config, forward, own, client["carry"], inputs)
+                client["carry"] = module.advance(objective.config, forward, parameters, client["carry"], inputs)
         with reduced:
-            loss: torch.Tensor = module.loss(objective.config, forward, own, inputs, targets, client)
+            loss: torch.Tensor = module.loss(objective.config, forward, parameters, inputs, targets, client)
         loss.backward()
         if config.clip_gradient is not None:
             network.grads.copy_(clip_gradients(network.grads, config.clip_gradient))

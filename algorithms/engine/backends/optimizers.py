@@ -96,9 +96,9 @@ def resume_optimizer(
     steps = np.asarray(carried["steps"] if carried else np.zeros(shape[:-1]))
     blank = np.zeros((*shape[:-1], moment_count(config), shape[-1]), np.float32)
     moments = np.where(steps[..., None, None] > 0, carried["moments"], blank) if carried else blank
-    own = [torch.from_numpy(moment.copy()).to(device) for moment in np.moveaxis(moments, -2, 0)]
+    rows = [torch.from_numpy(moment.copy()).to(device) for moment in np.moveaxis(moments, -2, 0)]
     return Optimizer(
-        config, lr, own, torch.tensor(steps, dtype=torch.float64, device=device)[:, None] if steps.ndim else int(steps)
+        config, lr, rows, torch.tensor(steps, dtype=torch.float64, device=device)[:, None] if steps.ndim else int(steps)
     )
 
 

@@ -51,16 +51,16 @@ def train(
     if statistics or "sent" in objective.module.NEEDS or objective.module.ITERATES:
         each = [{name: values[i] for name, values in statistics.items()} for i in places]
         triples = zip(params, each, draws, strict=True)
-        client = stack([begin_inputs(network, objective, w, x.shape[1:], own, d.probes) for w, own, d in triples])
+        client = stack([begin_inputs(network, objective, w, x.shape[1:], arrays, d.probes) for w, arrays, d in triples])
     plan = _stack_batches([batches[i] for i in places], PADDING)
     used = np.flatnonzero((plan != PADDING).any(axis=(0, 1)))  # batches may be larger than any client
     plan = plan[:, :, : used[-1] + 1] if len(used) else plan
-    crops = [own.crops for own in draws if own.crops is not None]
-    moves = _stack_batches([own.moves[:, : plan.shape[2]] for own in crops], 0) if crops else None
+    crops = [draw.crops for draw in draws if draw.crops is not None]
+    moves = _stack_batches([crop.moves[:, : plan.shape[2]] for crop in crops], 0) if crops else None
     module, forward = objective.module, functional_forward(network)
     losses_of = torch_vmap(partial(module.loss, objective.config, forward), randomness="error")
     advance = torch_vmap(partial(module.advance, objective.config, forward), randomness="error")
-    total, seen = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
+    total, counts = torch.zeros(len(order), device=network.device), torch.from_numpy((plan != PADDING).sum(axis=(1, 2)))
     network.module.train()
     optimizer.reorder(order)
     previous = len(order)
@@ -70,7 +70,7 @@ def train(
             client, previous = take_first(client, active), active
         inputs, targets = _batch(network, as_tensor(x), as_tensor(y), torch.from_numpy(plan[:active, step]))
         if moves is not None:
-            flat = crop_flip(inputs.flatten(0, 1), moves[:active, step].reshape(-1, 3), crops[0].around)
+            flat = crop_flip(inputs.flatten(0, 1), moves[:active, step].reshape(-1, 3), crops[0].padding)
             inputs = flat.unflatten(0, inputs.shape[:2])
         if client.get("carry"):
             with torch.no_grad():
@@ -85,7 +85,7 @@ def train(
         total[:active] += losses.detach() * (targets != IGNORED).sum(1)
     back = order.argsort()
     optimizer.reorder(back)
-    return params[back], (total.cpu() / seen.clamp(min=1))[back].double().numpy()
+    return params[back], (total.cpu() / counts.clamp(min=1))[back].double().numpy()
 
 
 def _batch(

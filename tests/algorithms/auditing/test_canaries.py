@@ -24,7 +24,7 @@ def test_the_transform_is_the_product_with_the_hadamard_matrix(bits):
 def test_directions_are_orthonormal_and_both_transforms_agree_with_them(d, seed):
     rng = np.random.default_rng(seed)
     directions = Directions.draw(d, rng)
-    rows = np.array([directions.one(j) for j in range(directions.number)], np.float64)
+    rows = np.array([directions.row(j) for j in range(directions.number)], np.float64)
     assert d / 2 < directions.number <= d
     assert rows @ rows.T == pytest.approx(np.eye(directions.number), abs=1e-5)
     coefficients, x = rng.normal(size=rng.integers(1, directions.number + 1)), rng.normal(size=d).astype(np.float32)

@@ -53,8 +53,8 @@ def test_shifted_images_are_filled_up_with_the_data_sets_background():
     batches = np.zeros((1, 1), np.int64)
     crops = draw_crops(Config(augment="crop_flip"), batches, (2, 3, 3), prepare, np.random.default_rng(0))
     blank = prepare(np.zeros((1, 2, 3, 3), np.uint8), np.zeros(1, np.float32))
-    assert crops is not None and crops.around.tolist() == pytest.approx(blank[0, :, 0, 0].tolist())
-    assert crops.around.tolist() == pytest.approx([-1.0, -2.5])
+    assert crops is not None and crops.padding.tolist() == pytest.approx(blank[0, :, 0, 0].tolist())
+    assert crops.padding.tolist() == pytest.approx([-1.0, -2.5])
 
 
 def test_nothing_is_drawn_where_nothing_is_asked_for():
