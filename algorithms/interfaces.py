@@ -285,6 +285,11 @@ class AggregationContract(ComponentContract, Protocol):
         return None
 
     @staticmethod
+    def equal_weights(config: Any) -> bool:
+        """Return whether all clients have the same weight, regardless of their numbers of examples."""
+        return False
+
+    @staticmethod
     def statistics(config: Any) -> tuple[str, ...]:
         """Return the names of the client statistics that it reads, such as ``rho``."""
         return ()

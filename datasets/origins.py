@@ -106,6 +106,9 @@ def _editable_folders(sites: tuple[Path, ...]) -> tuple[Path, ...]:
 
 def _editable_folder(distribution: Distribution) -> Path | None:
     """The folder from which a distribution was installed editable; None if it was installed otherwise (PEP 610)."""
-    source = json.loads(distribution.read_text("direct_url.json") or "{}")
+    try:
+        source = json.loads(distribution.read_text("direct_url.json") or "{}")
+    except ValueError:
+        return None
     editable = source.get("dir_info", {}).get("editable")
     return Path(unquote(urlsplit(source["url"]).path)).resolve() if editable else None

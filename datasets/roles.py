@@ -166,7 +166,9 @@ def shortages(config: SourceConfig, source: Source) -> list[str]:
     """Return why ``source`` is too small for the configuration, a sentence each that opens with the dotted key concerned."""
     if isinstance(config, HeldOutConfig):
         return too_few_for_clients(config, source, shadow=0) + _too_few_for_hold_outs(config, source)
-    assert isinstance(config, SharedTestConfig)
+    if not isinstance(config, SharedTestConfig):
+        name = f"{type(config).__module__}.Config"
+        raise TypeError(f"{name} must be a SharedTestConfig or a HeldOutConfig to be partitioned evenly")
     return too_few_for_clients(config, source, shadow=config.shadow_size) + _too_few_for_test(config, source)
 
 

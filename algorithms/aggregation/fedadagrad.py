@@ -25,7 +25,7 @@ class Config(fedavg.Config):
     tau: float = Field(1e-9, gt=0, le=1, description="added to sqrt(v); the larger, the less adaptive")
 
 
-problems, weigh, warm_start = fedavg.problems, fedavg.weigh, fedavg.warm_start
+problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def step(config: Config, delta: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:

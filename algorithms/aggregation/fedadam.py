@@ -37,7 +37,7 @@ class Config(fedavg.Config):
     )
 
 
-problems, weigh, warm_start = fedavg.problems, fedavg.weigh, fedavg.warm_start
+problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def rate(config: Config, t: int) -> float:

@@ -81,6 +81,11 @@ def weigh(config: Config, examples: Ints) -> Doubles:
     return by_examples(config, examples) if config.weights == "examples" else np.ones(len(examples))
 
 
+def equal_weights(config: Config) -> bool:
+    """Return whether all clients have the same weight."""
+    return config.weights == "uniform"
+
+
 def apply(config: SlotConfig, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
     """Add the mean update; return new parameters [d] (float32, added in float64), the state and no metrics."""
     return (params + received.mean).astype(np.float32), state, {}

@@ -35,6 +35,11 @@ def weigh(config: Config, examples: Ints) -> Doubles:
     return np.ones(len(examples))
 
 
+def equal_weights(config: Config) -> bool:
+    """Return True: a median ignores how many examples a client has."""
+    return True
+
+
 def apply(config: Config, state: State, params: Floats, received: ClientUpdates) -> tuple[Floats, State, Metrics]:
     """Take the median; return new parameters [d] (float32, computed in float64), the state and no metrics."""
     assert received.updates is not None  # guaranteed by NEEDS

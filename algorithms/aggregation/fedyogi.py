@@ -31,7 +31,7 @@ class Config(fedavg.Config):
     warm_start_epochs: int = Field(20, ge=0, description="epochs of training on the server's shadow set before round 1")
 
 
-problems, weigh, warm_start = fedavg.problems, fedavg.weigh, fedavg.warm_start
+problems, weigh, warm_start, equal_weights = fedavg.problems, fedavg.weigh, fedavg.warm_start, fedavg.equal_weights
 
 
 def step(config: Config, delta: Doubles, m: Doubles, v: Doubles) -> tuple[Doubles, dict[str, Doubles]]:

@@ -138,7 +138,7 @@ class CurvatureConfig(Config):
     )
     # Lanczos needs half as many products (4 on UCI HAR), because it keeps the vectors that power iteration discards.
     solver: Literal["lanczos", "power"] = Field(
-        "lanczos", description="how the top eigenvalue is unread: lanczos, or power iteration (as released)"
+        "lanczos", description="how the top eigenvalue is found: lanczos, or power iteration (as released)"
     )
     # The released 100 and 1e-3, loosened to 20 and 5e-3 in its later state.
     power_steps: int = Field(20, ge=1, le=1000, description="most products with the Hessian for the top eigenvalue")

@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import Field
 
 from datasets import files
-from datasets.federation import Source
+from datasets.federation import DataError, Source
 from datasets.source_configs import HeldOutConfig
 
 LABEL = "Alzheimer MRI"
@@ -68,6 +68,9 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
             hub.snapshot_download(REPOSITORY, repo_type="dataset", revision=config.revision, **place)
 
         files.download("Alzheimer MRI", fetch, sought, REMEDY, download)
-    paths = [min(folder.glob(f"{part}*.parquet"), default=folder / f"{part}.parquet") for part in PARTS]
-    train, test = (files.encoded_images(path, SIDE, CLASSES) for path in paths)
+    paths = [sorted(folder.glob(f"{part}*.parquet")) or [folder / f"{part}.parquet"] for part in PARTS]
+    if several := [files_of for files_of in paths if len(files_of) > 1]:
+        names = " and ".join(path.name for path in several[0])
+        raise DataError(f"{folder} has {names}, and only one can be the data set. Delete the other")
+    train, test = (files.encoded_images(path, SIDE, CLASSES) for (path,) in paths)
     return Source("alzheimer", CLASSES, train, test)

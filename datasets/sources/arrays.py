@@ -129,6 +129,10 @@ def flat(role: str, key: str, array: NDArray[Any]) -> NDArray[Any]:
     Raises:
         DataError: the array has another shape or type, or does not say it of each example.
     """
+    try:
+        array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    except UnicodeDecodeError as error:
+        raise DataError(f"data.{role}: array {key!r} holds bytes that are no UTF-8 ({error.object!r})") from error
     if array.ndim != 1 or array.dtype.kind not in "buifU":
         hint = "; of one-hot labels take the argmax" if array.ndim == 2 else ""
         raise DataError(

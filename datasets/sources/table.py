@@ -135,8 +135,8 @@ def misnamed(config: Config, names: Sequence[str], features: Sequence[str], file
     ]
     if config.group and not config.client:
         problems.append("data.group: is the group of a client; name the column with the clients in data.client")
-    if both := [name for name in config.features or () if name in role_of]:
-        problems.append(f"data.features: {both[0]!r} is already the label, client, group, part or subject")
+    both = [name for name in config.features or () if name in role_of]
+    problems += [f"data.features: {name!r} is already the label, client, group, part or subject" for name in both]
     if len(role_of) < len(with_column):
         problems.append("data.label: label, client, group, part and subject must be different columns")
     return problems or ([] if features else [f"data.features: no column of {file} is left as a feature. {offered}"])

@@ -213,9 +213,10 @@ class Results:
         table = self._settings(comparison.measured(metrics, self.read.metrics, refusal, main_metrics(self.read)))
         form = "l" * len(self.read.keys) + "r" * (table.shape[1] - len(self.read.keys))
         text: str = table.to_latex(index=False, escape=True, column_format=form, caption=caption, label=label)
+        before, begin, cells = text.partition(r"\begin{tabular}")  # the caption before it is LaTeX already
         for sign, command in LATEX.items():
-            text = text.replace(sign, command)
-        return re.sub(r"(?<![\w-])-(?=\d)", "$-$", text)  # a minus and no hyphen
+            cells = cells.replace(sign, command)
+        return before + begin + re.sub(r"(?<![\w-])-(?=\d)", "$-$", cells)  # a minus and no hyphen
 
     def model(self, trial: str | None = None, group: str | None = None) -> nn.Module:
         """Return a trained model as a torch module with its weights, on the CPU and in evaluation mode.
@@ -289,7 +290,9 @@ class Results:
             frame = self.read.frame(trial, name)  # None of a trial that has not finished
             if frame is not None:
                 frames.append(
-                    frame.assign(**{TRIAL: trial["id"]} | {k: trial.get(k) for k in self._swept if k not in frame})
+                    frame.assign(
+                        **{TRIAL: trial["id"]} | {k: [trial.get(k)] * len(frame) for k in self._swept if k not in frame}
+                    )
                 )
         table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[TRIAL, *self._swept])
         front = [TRIAL, *self._swept]

@@ -31,7 +31,8 @@ class RayLog:
         Returns:
             Where to read what Ray itself says, to be put after a sentence; empty if it has said nothing.
         """
-        self.is_kept = self.path.stat().st_size > 0
+        with suppress(OSError):  # it is gone, as where old files are deleted
+            self.is_kept = self.path.stat().st_size > 0
         return f" (Ray's own messages are in {self.path})" if self.is_kept else ""
 
 
@@ -40,7 +41,7 @@ def ray_log() -> Iterator[RayLog]:
     """Send descriptor 2 to a file for as long as the ``with`` lasts.
 
     Yields:
-        The file, which is deleted at the end unless it is to be is_kept.
+        The file, which is deleted at the end unless it is to be kept.
     """
     handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
     log, before, stream = RayLog(Path(name)), os.dup(STDERR), sys.stderr

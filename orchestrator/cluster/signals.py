@@ -72,6 +72,11 @@ def own_signals() -> Iterator[None]:
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield
+    except SystemExit:  # Ray's answer to SIGTERM
+        handler = before.get(signal.SIGTERM)
+        if callable(handler):
+            handler(signal.SIGTERM, None)
+        raise
     finally:
         for number, handler in before.items():
             if signal.getsignal(number) != signal.SIG_IGN:

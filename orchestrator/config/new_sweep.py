@@ -1,7 +1,7 @@
 """A first sweep for somebody's own data: fields that fit the data, written with a comment each.
 
 The experiment is the commonest one of the field, no defense beside one: the clients train plainly or with DP-SGD, and
-three attacks look at the result. Sizes are counts so that two processor cores take a few minutes.
+three attacks look at the result. Sizes are chosen so that two processor cores take a few minutes.
 """
 
 from __future__ import annotations

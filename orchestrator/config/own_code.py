@@ -156,12 +156,14 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
     """Return what lies in own files and folders; nothing is imported."""
     code, digest = OwnCode(paths), hashlib.blake2b(digest_size=16)
     for place, path in enumerate(paths):
-        if not path.is_dir() and not (path.is_file() and path.suffix == ".py"):
-            sentence = "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
-            code.problems.append(f"{path} {sentence}")
-            continue
         before = len(code.parts)
         try:
+            if not path.is_dir() and not (path.is_file() and path.suffix == ".py"):
+                sentence = (
+                    "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
+                )
+                code.problems.append(f"{path} {sentence}")
+                continue
             _look_into(path, f"{PACKAGE}{place}", code)
             parts = code.parts[before:]
             files = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])}

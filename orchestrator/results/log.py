@@ -28,7 +28,6 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 DAMAGED = ".damaged"  # is added to the name of what was set aside
 GROWING = ".grows"  # ends the name of a part that is added to; bytes beyond its size in the manifest do not count
-CONTENT = "content"  # the part of an entry of a cache
 DIGEST_BYTES = 16
 THREADS = 8  # hashing and reading give up the interpreter's lock
 
@@ -225,7 +224,8 @@ def stored(cache: Path, key: str) -> bytes | None:
     hash of all that its content depends on.
     """
     try:
-        return read_manifest(cache / key, key).read(CONTENT)
+        manifest = read_manifest(cache / key, key)
+        return manifest.read(*manifest.parts)
     except (FileNotFoundError, DamageError):
         return None
 
@@ -233,13 +233,14 @@ def stored(cache: Path, key: str) -> bytes | None:
 def cached(cache: Path, key: str, make: Callable[[], bytes]) -> bytes:
     """Return the content of an entry, which is made if it is not there or damaged. Raises WriteError.
 
-    Two processes may make the same entry at once; both write the same bytes.
+    Two processes may make the same entry at once, and differ in what they measured of time: a part's name is its digest, so
+    that either manifest stands with its own.
     """
     if (content := stored(cache, key)) is None:
         log, content = Log(cache / key, key), make()
         if os.path.lexists(log.path) and not log.path.is_dir():
             log.path.unlink()
-        log.append(CONTENT, content)
+        log.append(Part.of(content).digest, content)
         log.finish({})
     return content
 

@@ -62,8 +62,9 @@ def drew_secret_noise(folder: TrialFolder) -> bool:
     if record := read_record(folder):
         return SECRET_NOISE in (record.get("notes") or ())
     try:
-        return b"noise: secret" in read_plain(folder.config)
-    except OSError:
+        content = read_plain(folder.config)
+        return b"noise: secret" in content or not {"privacy", "attacks"} <= dict(yaml.safe_load(content)).keys()
+    except (OSError, ValueError, TypeError, yaml.YAMLError):
         return True
 
 

@@ -71,7 +71,8 @@ def server_problem(tracking_uri: str | None) -> str | None:
         return f"{place} is no MLflow address. Did you mean http://{place}?"
     try:
         split = urlsplit(uri)
-        is_usable = split.scheme not in HTTP or (split.hostname and split.port != 0)
+        port = split.port  # raises where it is none
+        is_usable = split.scheme not in HTTP or (split.hostname and port != 0)
     except ValueError:
         is_usable = False
     if not is_usable:

@@ -126,6 +126,9 @@ class MlflowSweep:
             tags = self.identity | {NOTE: projection.begun_note(self.experiment)}
             began, name = projection.began(self.folder), self.folder.name
             runs[""] = [self.client.create_run(self.experiment, began, tags, name)]
+        for copy in runs[""][1:]:  # a deleted run that somebody has restored
+            self.client.delete_run(copy.info.run_id)
+        del runs[""][1:]
         return str(runs[""][0].info.run_id)
 
     def _log(self, former: Iterable[Run], content: Projection, tags: Mapping[str, str], opened: str | None) -> None:

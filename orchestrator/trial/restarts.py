@@ -178,7 +178,9 @@ class Trial:
             return None
         fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
         alike = run.to_dict() | {"clustering": {"name": like, **fields}}
-        name = digest([alike, self.context.origin.get("code"), content_digest(self.data)])
+        name = digest(
+            [alike, self.context.origin.get("code"), self.context.origin.get("data"), content_digest(self.data)]
+        )
         return self.context.cache, f"initializations-{name}"
 
     def _compare(self) -> None:

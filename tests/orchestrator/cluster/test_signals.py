@@ -94,13 +94,18 @@ def test_a_thread_heeds_nothing_and_its_code_is_that_of_control_c():
     assert codes == [130]
 
 
-def test_what_ray_puts_in_place_of_our_handling_is_undone():
-    with heeded() as asked:
+@pytest.mark.parametrize("starting", [True, False])
+def test_what_ray_puts_in_place_of_our_handling_is_undone_and_its_answer_while_it_starts_is_ours(starting):
+    def start_ray() -> None:
         with own_signals():
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-        with pytest.raises(KeyboardInterrupt):
-            ask(signal.SIGTERM)
-    assert asked.code(130) == 143
+            if starting:
+                ask(signal.SIGTERM)
+        ask(signal.SIGTERM)
+
+    with heeded() as asked, pytest.raises(KeyboardInterrupt):
+        start_ray()
+    assert (asked.number, asked.code(130)) == (signal.SIGTERM, 143)
 
 
 def test_what_is_started_meanwhile_does_not_hear_of_a_closed_terminal():
