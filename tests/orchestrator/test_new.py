@@ -86,7 +86,7 @@ def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
         ),
         (
             ["--label", "outcome", "--output", "nowhere/sweep.yaml"],
-            "--output: nowhere/sweep.yaml cannot be written: No such",
+            "nowhere is no folder that can be written to",
         ),
         (["--label", "outcome", "--output", "."], "--output: . is a folder"),
     ],

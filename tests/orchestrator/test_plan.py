@@ -122,7 +122,7 @@ def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(planned, mo
     monkeypatch.setattr(commands, "this_machine", lambda: Machine(1e18, "it has"))
     text = EMPTY.replace("rounds: 1\n", "rounds: 1000000000000000\n").replace("alpha: 0.001", "alpha: 10")
     shown = planned(text)
-    assert "estimate: about " in shown and " days on this machine" in shown
+    assert "estimate: centuries on this machine" in shown
     shown = planned(EMPTY.replace("0.001", "10").replace("mlp", "{name: mlp, hidden: [1000000]}"))
     assert "no estimate: a step of a model of 7.5e+07 parameters" in shown
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ sweep:
   seed: {grid_search: [0, 1, 2]}
 """
 TOLD = """METRICS = (
-    Metric("norms_auc", MEMBERSHIP, "AUC of norms", "lower", table=Column({"plain": 1}, "norms"), chance=0.5),
+    Metric("norms_auc", MEMBERSHIP, "AUC of norms", "lower", table=Column({"plain": 1}, "norms"), chance=0.5,
+           risk=Risk("The norm of an update tells members with an AUC of")),
 )
 ADVERSARY = "whoever taps the line"
 PRESETS = {"loud": Preset("loud norms", {"every": 1})}
@@ -47,7 +49,7 @@ FILES = {
     "aggregation/scaled.py": AGGREGATION,
     "attacks/norms.py": ATTACK.replace("Exposure(metrics={}", 'Exposure(metrics={"norms_auc": 0.75}')
     .replace('LABEL = "norm attack"\n', f'LABEL = "norm attack"\n{TOLD}')
-    .replace("import numpy", "from algorithms.core.metric import MEMBERSHIP, Column, Metric\nimport numpy")
+    .replace("import numpy", "from algorithms.core.metric import MEMBERSHIP, Column, Metric, Risk\nimport numpy")
     .replace("import Config as", "import Preset, Config as"),
     "attacks/_norms.py": HELPER,
     "nets.py": NETS,
@@ -92,7 +94,7 @@ def test_a_report_without_the_code_has_the_same_bytes(own: tuple[Path, dict[str,
     results, report = own
     page = report["own.html"].decode()
     assert "No attack was made" not in page
-    assert "norms by" in page and "whoever taps the line" in page and "AUC of norms" in page
+    assert "norms by" in page and "whoever taps the line" in page and "tells members with an AUC of" in page
     forget_code()
     write_report(results)
     assert contents(results) == report
@@ -103,7 +105,7 @@ def test_loaded_results_know_the_metrics_and_labels(own: tuple[Path, dict[str, b
     forget_code()
     assert "norms_auc" not in metrics() and metric("norms_auc").label == "norms auc"
     results = fedpriv.load(own[0])
-    assert metric("norms_auc") == Metric(
+    assert replace(metric("norms_auc"), risk=None) == Metric(
         "norms_auc", "Membership inference", "AUC of norms", "lower", table=Column({"plain": 1}, "norms"), chance=0.5
     )
     assert component_label("attacks.0", "norms") == "norm attack"

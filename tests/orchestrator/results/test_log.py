@@ -174,7 +174,7 @@ class TestCache:
 
         for damage in (None, None, b"shadoW", b""):
             if damage is not None:
-                (tmp_path / "key" / "content").write_bytes(damage)
+                (tmp_path / "key" / Part.of(b"shadow").digest).write_bytes(damage)
             assert cached(tmp_path, "key", make) == b"shadow"
         assert len(made) == 3
         shutil.copytree(tmp_path / "key", tmp_path / "other")
