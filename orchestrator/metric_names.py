@@ -51,7 +51,7 @@ class Shown:
 
 def metrics() -> dict[str, Metric]:
     """Every declared metric by name, in the order of the summary."""
-    return _collected(tuple(one for folder in FOLDERS for one in described(folder).values()))
+    return _collected(tuple(component for folder in FOLDERS for component in described(folder).values()))
 
 
 def metric(name: str) -> Metric:
@@ -76,7 +76,7 @@ def metric(name: str) -> Metric:
 
 def families(names: Collection[str]) -> dict[str, list[Metric]]:
     """The metrics ``names`` grouped by family, in the order of the summary."""
-    grouped = {family: list[Metric]() for family in (*(one.family for one in metrics().values()), OTHER)}
+    grouped = {family: list[Metric]() for family in (*(entry.family for entry in metrics().values()), OTHER)}
     for name in names:
         grouped[metric(name).family].append(metric(name))
     return {family: members for family, members in grouped.items() if members}
@@ -110,24 +110,24 @@ def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
     column are shown only if there is nothing else to show. ``live`` chooses the columns of the live table.
     """
     about, columns = kind(names), list[Shown]()
-    for one in metrics().values():
-        column = one.table or Column(MINOR, one.label.replace(" ", "\n"))
-        rank = one.live if live else column.rank if one.table else None
+    for entry in metrics().values():
+        column = entry.table or Column(MINOR, entry.label.replace(" ", "\n"))
+        rank = entry.live if live else column.rank if entry.table else None
         rank = rank if rank is None or isinstance(rank, int) else rank.get(about)
-        shared = (one.name,) if live else (one.name, *column.also)
+        shared = (entry.name,) if live else (entry.name, *column.also)
         if rank is not None and any(name in names for name in shared):
-            digits = one.digits if column.digits is None else column.digits
+            digits = entry.digits if column.digits is None else column.digits
             columns.append(Shown(column.heading, shared, rank, digits, column.interval))
-    finer = [one for one in columns if one.rank <= 1 and metric(one.metrics[0]).family == ACCURACY]
+    finer = [column for column in columns if column.rank <= 1 and metric(column.metrics[0]).family == ACCURACY]
     if "accuracy" in names and not finer:
         columns.insert(0, Shown("accuracy", ("accuracy",), 0))
     bare = [name for name in ordered(set(names)) if name not in BOOKKEEPING]
     return columns or [Shown(metric(name).label.replace(" ", "\n"), (name,), 1) for name in bare]
 
 
-def least_important(shown: list[Shown]) -> Shown:
+def least_important(columns: list[Shown]) -> Shown:
     """The column to leave out first: the last of those with the highest rank."""
-    return max(reversed(shown), key=lambda column: column.rank)
+    return max(reversed(columns), key=lambda column: column.rank)
 
 
 def page() -> str:
@@ -135,19 +135,19 @@ def page() -> str:
     sources: dict[str, list[str]] = {}
     for folder in FOLDERS:
         for name, component in described(folder).items():
-            for one in component.METRICS:
-                sources.setdefault(one.name, []).append(f"`{name}`")
+            for entry in component.METRICS:
+                sources.setdefault(entry.name, []).append(f"`{name}`")
     lines = ["# Metrics", "", "Made by `fedpriv list metrics` from what the engine and the components declare.", ""]
-    for family, members in families([name for name, one in metrics().items() if one.label]).items():
+    for family, members in families([name for name, entry in metrics().items() if entry.label]).items():
         lines += [f"## {family}", "", "| column | what | unit | better | by chance | measured by |", f"|{' --- |' * 6}"]
-        parts = {part.name for one in members for part in one.parts}
-        for one in (one for one in members if one.name not in parts):
-            ends = f", `{one.name}_low`, `{one.name}_high`" if one.ends else ""
+        parts = {part.name for row in members for part in row.parts}
+        for row in (row for row in members if row.name not in parts):
+            ends = f", `{row.name}_low`, `{row.name}_high`" if row.ends else ""
             chance = (
-                f"`{one.chance}`" if isinstance(one.chance, str) else "" if one.chance is None else f"{one.chance:g}"
+                f"`{row.chance}`" if isinstance(row.chance, str) else "" if row.chance is None else f"{row.chance:g}"
             )
-            by = ", ".join(sources.get(one.name, ["engine"]))
-            lines.append(f"| `{one.name}`{ends} | {one.label} | {one.unit} | {one.direction or ''} | {chance} | {by} |")
+            by = ", ".join(sources.get(row.name, ["engine"]))
+            lines.append(f"| `{row.name}`{ends} | {row.label} | {row.unit} | {row.direction or ''} | {chance} | {by} |")
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -159,14 +159,14 @@ def _collected(components: tuple[Completed, ...]) -> dict[str, Metric]:
     What an attack finds comes before what the engine makes of it for risk and violations. A metric's value by chance
     and the ends of its interval need no declaration of their own: they follow the metric and are described like it.
     """
-    declared, engine = dict[str, Metric](), {one.name for one in ROUND_METRICS}
-    for one in (*ROUND_METRICS, *(one for component in components for one in component.METRICS)):
-        declared.setdefault(one.name, one)
-    families = list(dict.fromkeys((*FAMILIES, *(one.family for one in declared.values()))))
+    declared, engine = dict[str, Metric](), {entry.name for entry in ROUND_METRICS}
+    for entry in (*ROUND_METRICS, *(entry for component in components for entry in component.METRICS)):
+        declared.setdefault(entry.name, entry)
+    families = list(dict.fromkeys((*FAMILIES, *(entry.family for entry in declared.values()))))
     names = dict[str, Metric]()
-    for one in sorted(declared.values(), key=lambda one: (families.index(one.family), one.name in engine)):
-        names[one.name] = one
-        for part in one.parts:
+    for entry in sorted(declared.values(), key=lambda entry: (families.index(entry.family), entry.name in engine)):
+        names[entry.name] = entry
+        for part in entry.parts:
             if part.name not in declared:
                 names.setdefault(part.name, part)
     return names

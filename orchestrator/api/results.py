@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
-    from orchestrator.report.story import Story
+    from orchestrator.report.sentences import Sentences
 
 Code: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
 
@@ -143,11 +143,11 @@ class Results:
         return pd.DataFrame(lines)
 
     @cached_property
-    def story(self) -> Story:
+    def story(self) -> Sentences:
         """Question, headline, findings, verdicts and limits of the sweep in sentences that follow from its numbers."""
-        from orchestrator.report.story import story
+        from orchestrator.report.sentences import sentences_of
 
-        return story(self.read)
+        return sentences_of(self.read)
 
     @property
     def headline(self) -> str:

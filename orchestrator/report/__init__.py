@@ -95,7 +95,7 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
     Tables without a line are left out, except for the summary.
     """
     from orchestrator.report.figures.catalog import catalog, figures
-    from orchestrator.report.figures.drawing import drawn
+    from orchestrator.report.figures.drawing import picture
     from orchestrator.report.frame import contrasts, tidy
     from orchestrator.report.numbers import compare, published_csv, published_markdown
     from orchestrator.report.page import is_shown, page
@@ -114,7 +114,7 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
     yield from ((name, content.encode()) for name, content in tables.items() if content)
     drawings = {}
     for name, figure in figures(results, [name for name in catalog() if formats or is_shown(name)]):
-        yield from ((f"{name}.{form}", drawn(figure, form)) for form in formats)
+        yield from ((f"{name}.{form}", picture(figure, form)) for form in formats)
         if is_shown(name):
-            drawings[name] = drawn(figure, "svg").decode()
+            drawings[name] = picture(figure, "svg").decode()
     yield page_path(results.folder).name, page(results, drawings, paired, compared).encode()

@@ -35,22 +35,22 @@ def sentence(line: str) -> str:
 
 def full_label(name: str) -> str:
     """The label of a metric outside of the table of its family: "minority clients" is "accuracy, minority clients"."""
-    one = metric(name)
-    return f"accuracy, {one.label}" if one.family == ACCURACY and "accuracy" not in one.label else one.label
+    entry = metric(name)
+    return f"accuracy, {entry.label}" if entry.family == ACCURACY and "accuracy" not in entry.label else entry.label
 
 
-def chance_metric(one: Metric, results: Results) -> str | None:
-    """The metric whose values stand beside those of ``one``: its value by chance, if it depends on the setting."""
-    if not isinstance(one.chance, str) or one.chance not in results.metrics:
+def chance_metric(metric: Metric, results: Results) -> str | None:
+    """The metric whose values stand beside those of ``metric``: its value by chance, if it depends on the setting."""
+    if not isinstance(metric.chance, str) or metric.chance not in results.metrics:
         return None
-    return one.chance if chance_everywhere(one, results) is None else None
+    return metric.chance if chance_everywhere(metric, results) is None else None
 
 
-def chance_everywhere(one: Metric, results: Results) -> float | None:
+def chance_everywhere(metric: Metric, results: Results) -> float | None:
     """The value by chance of a metric if it is the same in all settings; None if it differs or is unknown."""
-    if not isinstance(one.chance, str):
-        return one.chance
-    values = [value for setting in results.settings for value in setting.measured(one.chance)]
+    if not isinstance(metric.chance, str):
+        return metric.chance
+    values = [value for setting in results.settings for value in setting.measured(metric.chance)]
     same = len(results.settings) > 1 and values and max(values) - min(values) < 1e-9
     return values[0] if same else None
 
@@ -70,10 +70,10 @@ def shown_beside(measured: Collection[str]) -> set[str]:
     return {chance for chance in chances if isinstance(chance, str) and chance in measured}
 
 
-def chance_cell(setting: Setting, one: Metric, results: Results, digits: int) -> str:
+def chance_cell(setting: Setting, metric: Metric, results: Results, digits: int) -> str:
     """The mean by chance in parentheses, with a space before it; empty if it was not measured in this setting."""
-    name = chance_metric(one, results)
-    mean = estimate(setting.measured(name)).parts(digits)[0] if name and setting.measured(one.name) else ""
+    name = chance_metric(metric, results)
+    mean = estimate(setting.measured(name)).parts(digits)[0] if name and setting.measured(metric.name) else ""
     return f" ({mean})" if mean else ""
 
 
@@ -83,8 +83,8 @@ def guessing(named: Iterable[tuple[str, Metric]], results: Results) -> str:
     ``named`` has the headings and the metrics that are shown.
     """
     headings: dict[float, list[str]] = {}
-    for heading, one in named:
-        if (value := chance_everywhere(one, results)) is not None:
+    for heading, entry in named:
+        if (value := chance_everywhere(entry, results)) is not None:
             headings.setdefault(round(value, 3), []).append(" ".join(heading.split()))
     words = [f"{text(value)} for {', '.join(dict.fromkeys(names))}" for value, names in sorted(headings.items())]
     return f"by chance: {'; '.join(words)}" if words else ""
@@ -130,7 +130,7 @@ def attack_names(trial: Row) -> list[str]:
     """The attacks of a trial."""
     names: Value = trial.get("attacks")
     listed = names.split(",") if isinstance(names, str) else names if isinstance(names, list) else []
-    return [one["name"] if isinstance(one, dict) else str(one).strip() for one in listed if one]
+    return [attack["name"] if isinstance(attack, dict) else str(attack).strip() for attack in listed if attack]
 
 
 def partition_line(results: Results) -> str:
@@ -138,10 +138,10 @@ def partition_line(results: Results) -> str:
     if any(trial.get(DEAL) is not None for trial in results.trials):
         return "The partition of the data varies: trials with the same partition are averaged first."
     data = [lookup(results.configs.get(trial["id"]), "data") for trial in results.trials]
-    known = [section["split_seed"] for section in data if isinstance(section, dict) and "split_seed" in section]
-    if not known or len(known) < len(results.trials):
+    seeds = [section["split_seed"] for section in data if isinstance(section, dict) and "split_seed" in section]
+    if not seeds or len(seeds) < len(results.trials):
         return ""
-    fixed = ", ".join(sorted({text(seed) for seed in known if seed is not None}))
+    fixed = ", ".join(sorted({text(seed) for seed in seeds if seed is not None}))
     if not fixed:
         return "Every seed has its own partition of the data."
     return f"The partition of the data is fixed (data.split_seed {fixed}): intervals say nothing of other partitions."
@@ -157,8 +157,8 @@ def adversary_sentence(results: Results) -> str:
     An attack whose component is not there is left out.
     """
     texts = ["; ".join(dict.fromkeys(map(_attackers, setting.trials))) for setting in results.settings]
-    said = joined_by_text(results, texts)
-    return f"attackers: {'; '.join(said)}" if said else ""
+    attackers = joined_by_text(results, texts)
+    return f"attackers: {'; '.join(attackers)}" if attackers else ""
 
 
 def _attackers(trial: Row) -> str:
@@ -177,7 +177,7 @@ BELOW, SELDOM = 0.025, 0.005
 
 def epsilons() -> list[str]:
     """The metrics of guarantees (`Metric.protects`)."""
-    return sorted(one.name for one in metrics().values() if one.protects)
+    return sorted(metric.name for metric in metrics().values() if metric.protects)
 
 
 def guarantee_column(epsilon: str) -> str:
@@ -200,7 +200,7 @@ def protects(results: Results) -> bool:
 
 def audits(results: Results) -> list[Metric]:
     """The measured metrics that audit a claim (`Metric.audits`)."""
-    return [one for one in metrics().values() if one.audits and results.has(one.name)]
+    return [metric for metric in metrics().values() if metric.audits and results.has(metric.name)]
 
 
 def refuted(setting: Setting) -> int:
@@ -214,7 +214,7 @@ def refuted(setting: Setting) -> int:
 
     judged = [trial for trial in setting.finished if trial.get(VERDICT)]
     sure = [trial[VERDICT] == REFUTED for trial in judged]
-    audits = [(f"{one.name}_low", one.audits) for one in metrics().values() if one.audits]
+    audits = [(f"{metric.name}_low", metric.audits) for metric in metrics().values() if metric.audits]
     pairs = [[(trial.get(low), trial.get(claim)) for low, claim in audits] for trial in judged]
     higher = [any(low is not None and claim is not None and low > claim for low, claim in pair) for pair in pairs]
     above = sum(map(max, sure, higher))
@@ -241,11 +241,11 @@ def guarantee_lines(results: Results) -> list[str]:
     """
     lines = list[str]()
     for epsilon in epsilons() if protects(results) else ():
-        protected, said = (
+        protected, guarantees = (
             metric(epsilon).protects,
             joined_by_text(results, [stated(setting, epsilon) for setting in results.settings]),
         )
-        lines += [f"guarantee for {protected}: {'; '.join(said)}"] if said else []
+        lines += [f"guarantee for {protected}: {'; '.join(guarantees)}"] if guarantees else []
         if results.has(epsilon):
             lines.append(f"an epsilon for {protected} holds for the model of one trial alone: several models compose")
     verdicts = joined_by_text(results, map(audited, results.settings))

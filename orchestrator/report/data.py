@@ -153,11 +153,11 @@ def _is_setting(column: str, table: Sequence[Row]) -> bool:
 def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
     """The column itself or, of mappings, the columns of their fields that differ and do not follow from ``name``."""
     fields = [dict(leaves(value, key)) for value in values]
-    if all(set(one) == {key} for one in fields):
+    if all(set(row) == {key} for row in fields):
         return {key: values}
-    fields = [{f"{key}.name": one[key]} if set(one) == {key} else one for one in fields]
+    fields = [{f"{key}.name": row[key]} if set(row) == {key} else row for row in fields]
     columns = {
-        name: [one.get(name) for one in fields] for name in dict.fromkeys(name for one in fields for name in one)
+        name: [row.get(name) for row in fields] for name in dict.fromkeys(name for row in fields for name in row)
     }
     varied = {name: column for name, column in columns.items() if len(set(map(text, column))) > 1}
     names = [text(name) for name in varied.get(f"{key}.name", ())]
@@ -170,8 +170,8 @@ def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
 
 def leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
     """The fields of a run, or of its part ``inside``, by dotted key. Attacks are entered by name."""
-    if isinstance(config, list) and config and all(isinstance(one, Mapping) and "name" in one for one in config):
-        config = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in config}
+    if isinstance(config, list) and config and all(isinstance(item, Mapping) and "name" in item for item in config):
+        config = {item["name"]: {key: value for key, value in item.items() if key != "name"} for item in config}
     if not isinstance(config, Mapping):
         yield inside, config
         return
@@ -309,12 +309,12 @@ def read_results(folder: Path) -> Results:
     if not table:
         raise NoResultsError(f"{folder} lists no trial (run the sweep first)")
     trials = [sweep.trial(row["id"]) for row in table]
-    damages = in_parallel(lambda one: damage_of(one.path, one.id, skip=(one.model.name,)), trials)
+    damages = in_parallel(lambda trial: damage_of(trial.path, trial.id, skip=(trial.model.name,)), trials)
     if damages := [damage for damage in damages if damage]:
         raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in damages[:NAMED])
     believe(facts["declared"])
     declared = _mapping(facts["file"]).get("sweep")
-    configs = {one.id: _mapping(one.config.read_text()) if one.config.is_file() else {} for one in trials}
+    configs = {trial.id: _mapping(trial.config.read_text()) if trial.config.is_file() else {} for trial in trials}
     return results(sweep.path, table, declared if isinstance(declared, Mapping) else (), configs)
 
 
@@ -365,9 +365,9 @@ def independent(values: Sequence[tuple[Repeat, float]]) -> list[float]:
 
 def counts(trials: Iterable[Row]) -> dict[str, int]:
     """The number of trials by status, in the order of `STATUSES`; a status that does not occur is left out."""
-    seen = [text(trial["status"]) or "unfinished" for trial in trials]
-    order = [*STATUSES, *sorted(set(seen) - set(STATUSES))]
-    return {status: seen.count(status) for status in order if status in seen}
+    statuses = [text(trial["status"]) or "unfinished" for trial in trials]
+    order = [*STATUSES, *sorted(set(statuses) - set(STATUSES))]
+    return {status: statuses.count(status) for status in order if status in statuses}
 
 
 def rows(table: Trials) -> list[Row]:

@@ -87,8 +87,8 @@ def tidy(results: Results, paired: Sequence[Contrast] = ()) -> pd.DataFrame:
     for place, setting in enumerate(results.settings):
         swept = dict(zip(results.keys, setting.values, strict=True))
         for name in results.metrics:
-            one = setting.estimate(name)
-            row = {"metric": name, "value": one.mean, "low": one.low, "high": one.high, "n": one.n}
+            mean = setting.estimate(name)
+            row = {"metric": name, "value": mean.mean, "low": mean.low, "high": mean.high, "n": mean.n}
             row |= swept | {"chance": chance_of(setting, name)}
             tests = [
                 {"against": test.baseline, "difference": test.difference.mean, "p": test.p, "p_holm": test.p_holm}
@@ -118,39 +118,39 @@ def main_metrics(results: Results) -> list[str]:
 
 def contrasts(results: Results) -> list[Contrast]:
     """All comparisons of a sweep in the headline's risk, its accuracy, and `compared_metrics`, `corrected`."""
-    first, made = main_risk(results) or (), list[Contrast]()
+    first, paired = main_risk(results) or (), list[Contrast]()
     names = dict.fromkeys((*compared_metrics(results), *filter(None, first)))
     for slot in ALGORITHM:
         for method, baseline, common in _pairs_of_settings(results, slot):
             labels = _label(results, slot, method, baseline), _label(results, slot, baseline, method)
             for name in names:
-                if all(one.measured(name) or not one.finished for one in (method, baseline)):
-                    one = contrast(slot, *labels, common, name, method, baseline)
-                    made.append(replace(one, place=results.settings.index(method)))
-    return corrected(made, first)
+                if all(setting.measured(name) or not setting.finished for setting in (method, baseline)):
+                    test = contrast(slot, *labels, common, name, method, baseline)
+                    paired.append(replace(test, place=results.settings.index(method)))
+    return corrected(paired, first)
 
 
-def corrected(made: Sequence[Contrast], first: Collection[str]) -> list[Contrast]:
+def corrected(paired: Sequence[Contrast], first: Collection[str]) -> list[Contrast]:
     """Correct p values (Holm) within families: what one method and its baseline in one setting are tested for.
 
     The metrics ``first`` are one family, as they are chosen before anything is measured; the others belong together if they
     belong to one family of metrics (`Metric.family`). More settings, methods or side metrics make no family larger.
     """
-    made = [replace(one, family=HEADLINE if one.metric in first else metric(one.metric).family) for one in made]
+    paired = [replace(test, family=HEADLINE if test.metric in first else metric(test.metric).family) for test in paired]
     families: dict[tuple[str, ...], list[int]] = {}
-    for at, one in enumerate(made):
-        families.setdefault(one.comparison, []).append(at)
+    for at, test in enumerate(paired):
+        families.setdefault(test.comparison, []).append(at)
     for members in families.values():
-        tests = sum(not math.isnan(made[at].p) for at in members)
-        for at, p in zip(members, statistics.holm([made[at].p for at in members]), strict=True):
-            made[at] = replace(made[at], p_holm=p, tests=tests)
-    return made
+        tests = sum(not math.isnan(paired[at].p) for at in members)
+        for at, p in zip(members, statistics.holm([paired[at].p for at in members]), strict=True):
+            paired[at] = replace(paired[at], p_holm=p, tests=tests)
+    return paired
 
 
 def power(tested: Sequence[Contrast]) -> str:
     """Say of tests how large a difference must be to be significant, and how many families would show one by chance."""
-    pairs, families = [one.difference.n for one in tested], len({one.comparison for one in tested})
-    times = sorted(statistics.least_significant(one.difference.n, one.tests) for one in tested)
+    pairs, families = [test.difference.n for test in tested], len({test.comparison for test in tested})
+    times = sorted(statistics.least_significant(test.difference.n, test.tests) for test in tested)
     from_to = " to ".join(dict.fromkeys(statistics.number(end, 1) for end in (times[0], times[-1])))
     return (
         f"with {between(pairs)} pairs, a difference is significant from {from_to} times its standard deviation between "
@@ -168,7 +168,7 @@ def baseline_of(results: Results, slot: str) -> str:
     """The component with which the others of a swept slot are compared: the default, or else the first."""
     at = results.keys.index(slot)
     names = [text(setting.values[at]) for setting in results.settings]
-    default = next((one.default for one in SLOTS if f"{one.key}.name" == slot), None)
+    default = next((entry.default for entry in SLOTS if f"{entry.key}.name" == slot), None)
     return default if default in names else names[0]
 
 
@@ -205,22 +205,22 @@ def contrast(slot: str, label: str, base: str, common: str, name: str, method: S
         {repeat(trial): float(trial[name]) for trial in setting.finished if trial.get(name) is not None}
         for setting in (method, baseline)
     )
-    made = {repeat(trial) for setting in (method, baseline) for trial in setting.trials}
+    repeats = {repeat(trial) for setting in (method, baseline) for trial in setting.trials}
     both = sorted(mine.keys() & theirs.keys(), key=_in_order)
     lowest, highest = statistics.limits(metric(name))
     width = highest - lowest if highest < statistics.INFINITY else statistics.INFINITY
-    differences = independent([(one, mine[one] - theirs[one]) for one in both])
-    bases = independent([(one, theirs[one]) for one in both])
+    differences = independent([(run, mine[run] - theirs[run]) for run in both])
+    bases = independent([(run, theirs[run]) for run in both])
     mean = math.fsum(bases) / len(bases) if bases else statistics.NAN
     partitions = any(trial.get(DEAL) is not None for trial in method.trials)
     left_out = tuple(
         f"partition {partition}, seed {seed}" if partitions else f"seed {seed}"
-        for partition, seed in sorted(made - set(both), key=_in_order)
+        for partition, seed in sorted(repeats - set(both), key=_in_order)
     )
     difference = statistics.estimate(differences, (-width, width))
     return Contrast(slot, label, base, common, name, mean, difference, statistics.paired_test(differences), left_out)
 
 
-def _in_order(one: Repeat) -> tuple[tuple[int, str], ...]:
+def _in_order(run: Repeat) -> tuple[tuple[int, str], ...]:
     """A key that sorts the texts of seeds by their numbers."""
-    return tuple((len(seed), seed) for seed in one)
+    return tuple((len(seed), seed) for seed in run)

@@ -54,8 +54,8 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
     for path in paths:
         tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
         if tables:
-            frames = [one for one in map(pd.read_parquet, tables) if {"id", "status", "run"} <= set(one)]
-            rows = [(row, flat(json.loads(row["run"]))) for one in frames for row in one.to_dict("records")]
+            frames = [frame for frame in map(pd.read_parquet, tables) if {"id", "status", "run"} <= set(frame)]
+            rows = [(row, flat(json.loads(row["run"]))) for frame in frames for row in frame.to_dict("records")]
             usable, left_out = _usable(rows, path.name)
         else:
             usable, left_out = trials_of(read_results(path))
@@ -95,18 +95,18 @@ def flat(run: Mapping[str, Any]) -> Run:
     return {"attacks": run.get("attacks") or []} | dict(leaves(run))
 
 
-def agrees(value: Value, wanted: Value) -> bool:
+def agrees(value: Value, condition: Value) -> bool:
     """Whether a value is the wanted one, one of several (``one_of``), or large enough (``at_least``)."""
-    if not isinstance(wanted, Mapping):
-        return text(value) == text(wanted)
-    if "one_of" in wanted:
-        return any(agrees(value, one) for one in wanted["one_of"])
-    return isinstance(value, int | float) and value >= wanted["at_least"]
+    if not isinstance(condition, Mapping):
+        return text(value) == text(condition)
+    if "one_of" in condition:
+        return any(agrees(value, choice) for choice in condition["one_of"])
+    return isinstance(value, int | float) and value >= condition["at_least"]
 
 
 def matches(run: Run, conditions: Mapping[str, Value], read: bool = False) -> bool:
     """Whether a run has all wanted values, or with ``read`` those of the fields that it reads."""
-    return all(agrees(run.get(key), wanted) for key, wanted in conditions.items() if key in run or not read)
+    return all(agrees(run.get(key), condition) for key, condition in conditions.items() if key in run or not read)
 
 
 def differing(trials: Sequence[Trial], free: Iterable[str] = ()) -> list[str]:

@@ -83,10 +83,10 @@ def numbers(trials: Sequence[Trial]) -> list[Number]:
 
     best = []
     for record in records():
-        found = _numbers(record, trials, reading)
+        ours = _numbers(record, trials, reading)
         missing = Number(record, printed.scale if (printed := counterpart(record)) else 1.0)
         best.append(
-            min(found, key=lambda one: (LEVELS.index(one.level), -one.estimate.n, len(one.fields)), default=missing)
+            min(ours, key=lambda row: (LEVELS.index(row.level), -row.estimate.n, len(row.fields)), default=missing)
         )
     return best
 
@@ -100,7 +100,7 @@ def compare(results: Results, published: Iterable[Record] | None = None) -> list
 
     rows, (trials, _) = {trial["id"]: trial for trial in results.trials}, trials_of(results)
     return [
-        one for record in (records() if published is None else published) for one in _numbers(record, trials, setting)
+        row for record in (records() if published is None else published) for row in _numbers(record, trials, setting)
     ]
 
 
@@ -116,8 +116,8 @@ def _numbers(record: Record, trials: Sequence[Trial], group: Callable[[Counterpa
             groups.setdefault(group(printed, trial), []).append(trial)
     theirs = {**printed.where, **printed.against}
     baselines = [trial for trial in measured if printed.against and matches(trial.run, theirs)]
-    made = [_measured(record, printed, name, same, baselines) for name, same in groups.items()]
-    return [one for one in made if one.estimate.n]
+    ours = [_measured(record, printed, name, same, baselines) for name, same in groups.items()]
+    return [number for number in ours if number.estimate.n]
 
 
 def _apart(printed: Counterpart, trial: Trial) -> dict[str, str]:
@@ -147,8 +147,8 @@ def _measured(
         values = [_value(printed, trial)]
         if printed.against:
             slots = {key.split(".")[0] for key in printed.against} | {"curvature"}
-            pair = [one for one in baselines if one.pair == trial.pair and not differing([one, trial], slots)]
-            values = [FORMS[printed.form](values[0], _value(printed, one)) for one in pair[:1]]
+            pair = [base for base in baselines if base.pair == trial.pair and not differing([base, trial], slots)]
+            values = [FORMS[printed.form](values[0], _value(printed, base)) for base in pair[:1]]
         partitions.setdefault(trial.pair[0], []).extend(values)
     most = max(map(len, partitions.values())) if printed.over else 1
     means = [math.fsum(values) / len(values) for values in partitions.values() if len(values) >= most]
@@ -171,12 +171,12 @@ def _value(printed: Counterpart, trial: Trial) -> float:
 def published_csv(compared: Sequence[Number]) -> str:
     """The content of ``published.csv``: a line for each published number and setting of the sweep."""
     lines: list[Row] = [
-        {name: getattr(one.record, name) for name in ("paper", "source", "dataset", "method", "setting", "metric")}
-        | {"published": one.printed, "published_std": None if one.record.std is None else one.record.std * one.scale}
-        | {"measured_setting": one.setting, "measured": one.estimate.mean}
-        | {"measured_low": one.estimate.low, "measured_high": one.estimate.high, "partitions": one.estimate.n}
-        | {"gap": one.estimate.mean - one.printed, "size": one.level, "differs": _differs(one), "note": one.record.note}
-        for one in compared
+        {name: getattr(row.record, name) for name in ("paper", "source", "dataset", "method", "setting", "metric")}
+        | {"published": row.printed, "published_std": None if row.record.std is None else row.record.std * row.scale}
+        | {"measured_setting": row.setting, "measured": row.estimate.mean}
+        | {"measured_low": row.estimate.low, "measured_high": row.estimate.high, "partitions": row.estimate.n}
+        | {"gap": row.estimate.mean - row.printed, "size": row.level, "differs": _differs(row), "note": row.record.note}
+        for row in compared
     ]
     return csv_text(list(lines[0]), [list(line.values()) for line in lines])
 
@@ -189,21 +189,21 @@ def published_markdown(results: Results, compared: Sequence[Number]) -> str:
         f"{READING} The last column names every field in which our runs differ from what the paper or its released code says."
     ]
     blocks += [partition_line(results), markdown_table(SWEEP_HEAD, map(sweep_cells, compared))]
-    for paper in dict.fromkeys(one.record.paper for one in compared):
+    for paper in dict.fromkeys(number.record.paper for number in compared):
         ours = "; ".join(f"{field_label(key)} = {value}" for key, value in _unprinted(results, compared, paper).items())
         blocks.append(f"Not printed by {escape(paper)}, here: {escape(ours)}." if ours else "")
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def sweep_cells(one: Number) -> list[str]:
+def sweep_cells(number: Number) -> list[str]:
     """The cells of a number under `SWEEP_HEAD`."""
-    record, note = one.record, one.record.note and f"note: {one.record.note}"
-    last = [one.setting or "the whole sweep", "; ".join(filter(None, (_differs(one), note)))]
-    return [record.source, record.dataset, record.setting, *_cells(one), *last]
+    record, note = number.record, number.record.note and f"note: {number.record.note}"
+    last = [number.setting or "the whole sweep", "; ".join(filter(None, (_differs(number), note)))]
+    return [record.source, record.dataset, record.setting, *_cells(number), *last]
 
 
-def _differs(one: Number) -> str:
-    return "; ".join(f"{field_label(key)} {words}" for key, words in one.differs.items())
+def _differs(number: Number) -> str:
+    return "; ".join(f"{field_label(key)} {words}" for key, words in number.differs.items())
 
 
 def field_label(key: str) -> str:
@@ -219,12 +219,12 @@ def field_label(key: str) -> str:
 
 def _unprinted(results: Results, compared: Sequence[Number], paper: str) -> dict[str, str]:
     """Our values of the fields of which a paper and its code say nothing."""
-    ours = [one for one in compared if one.record.paper == paper]
-    readings = [printed for one in ours if (printed := counterpart(one.record))]
+    ours = [number for number in compared if number.record.paper == paper]
+    readings = [printed for number in ours if (printed := counterpart(number.record))]
     stated = {key for printed in readings for key in (*printed.where, *printed.context)}
     stated |= {*results.keys, *IRRELEVANT, "attacks"}
     values: dict[str, set[str]] = {}
-    for trial in {trial.id: trial for one in ours for trial in one.trials}.values():
+    for trial in {trial.id: trial for number in ours for trial in number.trials}.values():
         for key, value in trial.run.items():
             if key not in stated and not key.endswith(".name"):
                 values.setdefault(key, set()).add(_words(value))
@@ -236,9 +236,9 @@ def _unprinted(results: Results, compared: Sequence[Number], paper: str) -> dict
 
 def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
     """The page of numbers: how many of each paper are measured, and each of them beside the printed one."""
-    by_paper = {name: [one for one in compared if one.record.paper == paper] for paper, name in papers().items()}
+    by_paper = {name: [row for row in compared if row.record.paper == paper] for paper, name in papers().items()}
     counts = [
-        [name, str(len(ours)), *(str(sum(one.level == level for one in ours)) for level in LEVELS)]
+        [name, str(len(ours)), *(str(sum(row.level == level for row in ours)) for level in LEVELS)]
         for name, ours in {**by_paper, "all": compared}.items()
     ]
     blocks = [
@@ -249,14 +249,14 @@ def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
     ]
     for name, ours in by_paper.items():
         measured: dict[str, list[Number]] = {}
-        for one in ours:
-            if one.level != NOT_MEASURED:
-                place = f"{one.record.source}: {one.record.dataset}, {one.record.setting}"
-                measured.setdefault(place, []).append(one)
+        for row in ours:
+            if row.level != NOT_MEASURED:
+                place = f"{row.record.source}: {row.record.dataset}, {row.record.setting}"
+                measured.setdefault(place, []).append(row)
         blocks.append(f"## {name}")
         for place, same in measured.items():
             blocks += [f"### {place}", markdown_table(HEAD, map(_cells, same)), *_differences(same)]
-        missing = Counter(one.record.source for one in ours if one.level == NOT_MEASURED)
+        missing = Counter(row.record.source for row in ours if row.level == NOT_MEASURED)
         if missing:
             blocks.append(f"Not measured: {', '.join(f'{source} ({count})' for source, count in missing.items())}.")
     return "\n\n".join(blocks) + "\n"
@@ -264,31 +264,31 @@ def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
 
 def counted(compared: Sequence[Number]) -> str:
     """How many of the numbers are measured, as a sentence."""
-    count = Counter(one.level for one in compared)
+    count = Counter(number.level for number in compared)
     return (
         f"Of the {len(compared)} numbers that the papers print, {count[FULL]} are measured at the paper's size over several "
         f"partitions, {count[ONE_PARTITION]} on one partition, {count[SHORTENED]} shortened, {count[NOT_MEASURED]} not."
     )
 
 
-def _cells(one: Number) -> list[str]:
-    record, digits = one.record, 1 if abs(one.printed) >= 10 else 3
-    std = "" if record.std is None else f" ± {record.std * one.scale:.{digits}f}"
+def _cells(number: Number) -> list[str]:
+    record, digits = number.record, 1 if abs(number.printed) >= 10 else 3
+    std = "" if record.std is None else f" ± {record.std * number.scale:.{digits}f}"
     return [
         record.method,
         record.metric,
-        f"{one.printed:.{digits}f}{std}",
-        " ".join(filter(None, one.estimate.shown(digits))),
-        str(one.estimate.n),
-        {None: "", True: "yes", False: "NO"}[one.predicted],
-        one.level,
+        f"{number.printed:.{digits}f}{std}",
+        " ".join(filter(None, number.estimate.cell(digits))),
+        str(number.estimate.n),
+        {None: "", True: "yes", False: "NO"}[number.predicted],
+        number.level,
     ]
 
 
 def _differences(same: Sequence[Number]) -> list[str]:
     """The fields that differ from the paper, by method."""
     methods: dict[tuple[str, ...], dict[str, None]] = {}
-    for one in same:
-        methods.setdefault(one.fields, {})[one.record.method] = None
+    for number in same:
+        methods.setdefault(number.fields, {})[number.record.method] = None
     lines = [f"- {', '.join(names)}: `{'`, `'.join(fields)}`" for fields, names in methods.items() if fields]
     return ["Other than printed:\n\n" + "\n".join(lines)] if lines else []

@@ -1,6 +1,6 @@
 """A sweep's answer as one self-contained HTML file, to be read, printed and sent: no script, nothing from the network.
 
-Its sentences are those of `story`, its cells those of the tables; what this module adds is their order. Names and texts
+Its texts are those of `sentences`, its cells those of the tables; what this module adds is their order. Names and texts
 of a sweep are escaped by the template.
 """
 
@@ -20,7 +20,7 @@ from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
 from orchestrator.report.numbers import SWEEP_HEAD, Number, sweep_cells
-from orchestrator.report.story import headline_risk, story
+from orchestrator.report.sentences import headline_risk, sentences_of
 from orchestrator.results.paths import Folder, TrialFolder
 from orchestrator.results.record import read_record
 
@@ -70,7 +70,7 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
     return templates.get_template(TEMPLATE).render(
         name=results.name,
         style=Markup((HERE / STYLE).read_text(encoding="utf-8")),  # noqa: S704  our own, not a sweep's
-        story=story(results, paired, compared),
+        answer=sentences_of(results, paired, compared),
         state=summary.state_line(results.trials),
         shared=summary.fixed_line(results).replace("\\", ""),
         settings=_settings(results),
@@ -103,18 +103,19 @@ def _grid(results: Results, columns: summary.Columns) -> Grid:
     head, lines = summary.by_setting(
         results, columns if results.keys else [("setting", lambda _: summary.WHOLE), *columns]
     )
-    shown = [[*(cell or context.DASH for cell in line[:swept]), *line[swept:]] for line in lines]
-    return Grid(head, shown, range(swept, len(head)))
+    rows = [[*(cell or context.DASH for cell in line[:swept]), *line[swept:]] for line in lines]
+    return Grid(head, rows, range(swept, len(head)))
 
 
 def _reading(results: Results) -> str:
     """How to read the table of settings, as far as it has claims and values by chance."""
-    shown = [metric(name) for name in main_metrics(results)]
-    claims = any(one.bound == "upper" for one in shown)
-    beside = any(context.chance_metric(one, results) for one in shown)
-    chance = context.guessing([(one.label, one) for one in shown], results)
-    own = [context.sentence(line) for line in (*context.readings(results, [one.name for one in shown]), chance)]
-    return " ".join(filter(None, (summary.READING, summary.CLAIMED if claims else "", BESIDE if beside else "", *own)))
+    names = main_metrics(results)
+    columns = [metric(name) for name in names]
+    claims = any(column.bound == "upper" for column in columns)
+    beside = any(context.chance_metric(column, results) for column in columns)
+    chance = context.guessing([(column.label, column) for column in columns], results)
+    rest = [context.sentence(line) for line in (*context.readings(results, names), chance)]
+    return " ".join(filter(None, (summary.READING, summary.CLAIMED if claims else "", BESIDE if beside else "", *rest)))
 
 
 def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -131,24 +132,26 @@ def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any
 
 def _audits(results: Results) -> Grid | None:
     """Claimed, estimated and certified value of each setting, and the verdict; None if no claim was audited."""
-    measured = [one for one in context.audits(results) if results.has(one.audits)]
+    measured = [audit for audit in context.audits(results) if results.has(audit.audits)]
     if not measured:
         return None
-    shown = [metric(measured[0].audits), *measured]
-    columns = [(one.label, partial(summary.metric_cell, metric=one, results=results)) for one in shown]
+    entries = [metric(measured[0].audits), *measured]
+    columns = [(entry.label, partial(summary.metric_cell, metric=entry, results=results)) for entry in entries]
     grid = _grid(results, [*columns, ("verdict", lambda setting: context.audited(setting) or context.DASH)])
     return grid._replace(numbers=list(grid.numbers)[:-1])
 
 
 def _verdicts(results: Results) -> Grid | None:
     """Every measured part of a published claim; None if there is none."""
-    parts = [(one.claim["text"], part) for one in verdicts.of(results) for part in one.parts if part.effect.n]
+    parts = [
+        (verdict.claim["text"], part) for verdict in verdicts.of(results) for part in verdict.parts if part.effect.n
+    ]
     return Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts]) if parts else None
 
 
 def _details(paired: Sequence[Contrast], compared: Sequence[Number]) -> list[tuple[str, Grid]]:
     """Tables that are folded: all comparisons of methods, and the published numbers beside ours."""
-    methods = Grid(summary.DIFFERENCES, [summary.difference_cells(one) for one in paired], summary.NUMBERS)
+    methods = Grid(summary.DIFFERENCES, [summary.difference_cells(test) for test in paired], summary.NUMBERS)
     printed = Grid(SWEEP_HEAD, list(map(sweep_cells, compared)))
     tables = [("comparisons of methods", methods), ("published numbers beside ours", printed)]
     return [(f"All {len(grid.lines)} {what}", grid) for what, grid in tables if grid.lines]

@@ -17,10 +17,12 @@ def risks(results: Results) -> list[tuple[str, ...]]:
     beside. Without any attack, it is the budget of a guarantee, if several settings state one.
     """
     declared = [
-        (one.risk.rank, one.risk, one.name) for one in metrics().values() if one.risk and one.risk.rank is not None
+        (entry.risk.rank, entry.risk, entry.name)
+        for entry in metrics().values()
+        if entry.risk and entry.risk.rank is not None
     ]
     first: dict[str, tuple[str, ...]] = {}
-    for _, risk, name in sorted(declared, key=lambda one: one[0]):
+    for _, risk, name in sorted(declared, key=lambda entry: entry[0]):
         if _shows(results, name):
             first.setdefault(risk.kind or name, (name, *risk.beside))
     rows: list[tuple[str, ...]] = []
@@ -29,7 +31,7 @@ def risks(results: Results) -> list[tuple[str, ...]]:
         rows.append(tuple(name for name in new if _shows(results, name) and accuracy_of(results, name)))
     if any(rows):
         return [row for row in rows if row]
-    stated = [name for name in epsilons() if sum(bool(one.measured(name)) for one in results.settings) > 1]
+    stated = [name for name in epsilons() if sum(bool(setting.measured(name)) for setting in results.settings) > 1]
     rows = [(name,) for name in stated if accuracy_of(results, name)]
     return rows[:1]
 
@@ -52,7 +54,7 @@ def main_risk(results: Results) -> tuple[str, str] | None:
 
 def accuracy_of(results: Results, name: str) -> str:
     """The metric of the accuracy that belongs to a risk: the first measured one; empty if there is none."""
-    return next((one for one in (metric(name).risk or OF_BUDGETS).accuracies if _shows(results, one)), "")
+    return next((column for column in (metric(name).risk or OF_BUDGETS).accuracies if _shows(results, column)), "")
 
 
 def _shows(results: Results, name: str) -> bool:

@@ -71,12 +71,12 @@ class Estimate:
             return self.range(digits), ""
         return number(self.mean, digits, self.bound), number(self.half, digits)
 
-    def shown(self, digits: int) -> tuple[str, str]:
+    def cell(self, digits: int) -> tuple[str, str]:
         """What a table shows, in two parts: the mean and its interval, or the values and nothing.
 
-        >>> estimate([0.7, 0.8, 0.9]).shown(3), estimate([0.81, 0.84]).shown(2)
+        >>> estimate([0.7, 0.8, 0.9]).cell(3), estimate([0.81, 0.84]).cell(2)
         (('0.800', '± 0.248'), ('0.81, 0.84', ''))
-        >>> estimate([0.7, 0.9, 1.0], (0, 1)).shown(2)  # 0.87 + 0.38 is not possible
+        >>> estimate([0.7, 0.9, 1.0], (0, 1)).cell(2)  # 0.87 + 0.38 is not possible
         ('0.87', '(0.49 to 1.00)')
         """
         if self.bound == "upper":
@@ -181,11 +181,11 @@ def number(value: float, digits: int, bound: Bound = None) -> str:
     if bound is None:
         return f"{round(value, digits) + 0.0:.{digits}f}"
     exact, rounding = Decimal(repr(float(value))), ROUND_CEILING if bound == "upper" else ROUND_FLOOR
-    shown = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
-    if bound == "upper" and shown != exact:
+    decimal = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
+    if bound == "upper" and decimal != exact:
         digits = max(digits, 1 - exact.adjusted())
-        shown = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
-    return f"{shown.normalize(DECIMALS):g}" if digits > SMALL else f"{shown:f}"
+        decimal = exact.quantize(Decimal(1).scaleb(-digits), rounding, DECIMALS)
+    return f"{decimal.normalize(DECIMALS):g}" if digits > SMALL else f"{decimal:f}"
 
 
 def p_text(p: float) -> str:

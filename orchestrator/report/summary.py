@@ -56,8 +56,8 @@ def _values(keys: tuple[str, ...], setting: Setting) -> list[str]:
 
 def metric_columns(results: Results, metrics: Iterable[Metric], seeds: str = "seeds") -> Columns:
     """The numbers of runs under the heading ``seeds``, then a column for each metric."""
-    columns = [(metric_heading(one, results), partial(metric_cell, metric=one, results=results)) for one in metrics]
-    return [(seeds, seeds_cell), *columns]
+    pairs = [(metric_heading(entry, results), partial(metric_cell, metric=entry, results=results)) for entry in metrics]
+    return [(seeds, seeds_cell), *pairs]
 
 
 def metric_heading(metric: Metric, results: Results) -> str:
@@ -79,8 +79,8 @@ def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
     if not having:
         return context.DASH
     fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
-    shown = " ".join(filter(None, setting.estimate(metric.name).shown(metric.digits)))
-    return shown + context.chance_cell(setting, metric, results, metric.digits) + fewer
+    value = " ".join(filter(None, setting.estimate(metric.name).cell(metric.digits)))
+    return value + context.chance_cell(setting, metric, results, metric.digits) + fewer
 
 
 def csv_text(head: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
@@ -125,11 +125,11 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         escape(context.sentence(context.adversary_sentence(results))),
     ]
     beside = context.shown_beside(results.metrics)
-    for family, metrics in families([name for name in results.metrics if name not in beside]).items():
-        blocks += [f"## {family}", context.sentence(context.guessing(((one.label, one) for one in metrics), results))]
-        for part in (metrics[at : at + WIDEST] for at in range(0, len(metrics), WIDEST)):
+    for family, group in families([name for name in results.metrics if name not in beside]).items():
+        blocks += [f"## {family}", context.sentence(context.guessing(((item.label, item) for item in group), results))]
+        for part in (group[at : at + WIDEST] for at in range(0, len(group), WIDEST)):
             blocks.append(markdown_table(*by_setting(results, metric_columns(results, part)), numbers=len(part) + 1))
-        blocks += [escape(context.sentence(line)) for line in context.readings(results, [one.name for one in metrics])]
+        blocks += [escape(context.sentence(line)) for line in context.readings(results, [item.name for item in group])]
     blocks += [_guarantees(results), _section("Notes on trials", context.trial_notes(results.trials))]
     if lost := [trial for trial in results.trials if trial["status"] != "finished"]:
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
@@ -163,7 +163,7 @@ def fixed_line(results: Results) -> str:
 
 def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
-    named = [name for name in context.epsilons() if any(context.stated(one, name) for one in results.settings)]
+    named = [name for name in context.epsilons() if any(context.stated(setting, name) for setting in results.settings)]
     columns: list[Column] = [(f"for {metric(name).protects}", partial(_stated, epsilon=name)) for name in named]
     if not columns or not context.protects(results):
         return ""
@@ -179,7 +179,7 @@ def _stated(setting: Setting, epsilon: str) -> str:
 
 def _section(title: str, lines: Sequence[str]) -> str:
     """A section with a list of sentences; empty if there are none."""
-    return "\n".join([f"## {title}", "", *(f"- {escape(one)}." for one in lines)]) if lines else ""
+    return "\n".join([f"## {title}", "", *(f"- {escape(line)}." for line in lines)]) if lines else ""
 
 
 # Attacks
@@ -227,9 +227,9 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     for (attack, target, measure), values in aucs.items():
         share = counted.get((attack, target))
         seeds = f"({len(values)} of {len(setting.finished)} seeds)" if len(values) < len(setting.finished) else ""
-        shown = " ".join(filter(None, [*estimate(values, (0, 1)).shown(3), seeds]))
+        auc = " ".join(filter(None, [*estimate(values, (0, 1)).cell(3), seeds]))
         times = f"{sum(share) / len(share):.0%}" if share else ""
-        yield [*_values(results.keys, setting), attack, target, measure, shown, times]
+        yield [*_values(results.keys, setting), attack, target, measure, auc, times]
 
 
 # Differences between methods
@@ -252,44 +252,44 @@ NUMBERS = range(5, len(DIFFERENCES))  # the columns of numbers
 
 def differences_markdown(results: Results, paired: list[Contrast]) -> str:
     """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
-    tested = [one for one in paired if not math.isnan(one.p)]
-    said = f"{len(paired)} comparisons, {len(tested)} of them with a p value: {power(tested)}." if tested else ""
+    tested = [test for test in paired if not math.isnan(test.p)]
+    sentence = f"{len(paired)} comparisons, {len(tested)} of them with a p value: {power(tested)}." if tested else ""
     blocks = [
         f"# {escape(results.name)}: differences between methods",
         DIFFERENCES_READING,
         context.partition_line(results),
     ]
-    blocks.append(said or "No comparison has three pairs.")
-    for slot in dict.fromkeys(one.slot for one in paired):
-        lines = [difference_cells(one) for one in paired if one.slot == slot]
+    blocks.append(sentence or "No comparison has three pairs.")
+    for slot in dict.fromkeys(test.slot for test in paired):
+        lines = [difference_cells(test) for test in paired if test.slot == slot]
         blocks += [f"## {escape(key_label(slot))}", markdown_table(DIFFERENCES, lines, numbers=len(NUMBERS))]
     left_out = [
-        f"{', '.join(filter(None, (f'{one.method} against {one.baseline}', one.setting)))}: {', '.join(one.left_out)}"
-        for one in paired
-        if one.left_out
+        f"{', '.join(filter(None, (f'{test.method} against {test.baseline}', test.setting)))}: {', '.join(test.left_out)}"
+        for test in paired
+        if test.left_out
     ]
     blocks.append(_section("Left out, because a method has no result", list(dict.fromkeys(left_out))))
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def difference_cells(one: Contrast) -> list[str]:
+def difference_cells(test: Contrast) -> list[str]:
     """The cells of a comparison under `DIFFERENCES`."""
-    described = metric(one.metric)
-    digits, d = described.digits, one.difference
+    described = metric(test.metric)
+    digits, d = described.digits, test.difference
     return [
-        *(one.method, one.baseline, one.setting or WHOLE),
+        *(test.method, test.baseline, test.setting or WHOLE),
         " ".join(described.table.heading.split()) if described.table else described.label,
         described.direction or "",
-        number(one.baseline_mean, digits),
+        number(test.baseline_mean, digits),
         _signed(d.mean, digits) if d.n >= FEWEST else ", ".join(_signed(value, digits) for value in d.values),
         "" if math.isnan(d.half) else f"{_signed(d.low, digits)} to {_signed(d.high, digits)}",
-        *(str(d.n), p_text(one.p), str(one.tests or ""), p_text(one.p_holm)),
+        *(str(d.n), p_text(test.p), str(test.tests or ""), p_text(test.p_holm)),
     ]
 
 
 def _signed(value: float, digits: int) -> str:
-    shown = number(value, digits)
-    return f"+{shown}" if value > 0 else shown
+    label = number(value, digits)
+    return f"+{label}" if value > 0 else label
 
 
 WHOLE = "the whole sweep"  # stands for the setting of a sweep that varies nothing

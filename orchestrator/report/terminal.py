@@ -58,22 +58,22 @@ def summary_table(
         for at, (key, label) in enumerate(zip(read.keys, key_labels(read.keys), strict=True))
     ]
     last = [["no result", *notes]] if any(notes) else []
-    shown, left_out, stacked = _fit(read, _columns(read), width - sum(_wide(cells) + GAP for cells in fixed + last))
-    caption = Text("\n".join([*_caption(read, shown, left_out), *remarks]))
+    columns, left_out, stacked = _fit(read, _columns(read), width - sum(_wide(cells) + GAP for cells in fixed + last))
+    caption = Text("\n".join([*_caption(read, columns, left_out), *remarks]))
     caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
     style = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
     sides = {"title_justify": "left", "caption_justify": "left"}
     table = Table(title=Text(title) if title else None, caption=caption, **style, **sides)  # type: ignore[arg-type]
     for cells in fixed:
         table.add_column(cells[0])
-    for column in shown:
+    for column in columns:
         table.add_column(column.heading, justify="right", no_wrap=True)
     for cells in last:
         table.add_column(cells[0], style="yellow", no_wrap=True)
     for at, setting in enumerate(read.settings, start=1):
         refuted = context.refuted(setting)
-        styles = [ALARM if refuted and metric(column.metrics[0]).audits else "" for column in shown]
-        texts = map(Text, (_cell(read, setting, column, stacked) for column in shown), styles)
+        styles = [ALARM if refuted and metric(column.metrics[0]).audits else "" for column in columns]
+        texts = map(Text, (_cell(read, setting, column, stacked) for column in columns), styles)
         table.add_row(*(Text(cells[at]) for cells in fixed), *texts, *(cells[at] for cells in last))
     return table
 
@@ -95,19 +95,19 @@ def _columns(read: Results) -> list[Shown]:
 def _fit(read: Results, columns: list[Shown], room: int) -> tuple[list[Shown], list[Shown], bool]:
     """The columns that fit into ``room``, those that do not, and whether intervals are below the means."""
 
-    def fits(kept: Sequence[Shown], stacked: bool) -> bool:
-        cells = [[column.heading, *(_cell(read, s, column, stacked) for s in read.settings)] for column in kept]
-        return sum(map(_wide, cells)) + GAP * (len(kept) - 1) <= room
+    def fits(subset: Sequence[Shown], stacked: bool) -> bool:
+        cells = [[column.heading, *(_cell(read, s, column, stacked) for s in read.settings)] for column in subset]
+        return sum(map(_wide, cells)) + GAP * (len(subset) - 1) <= room
 
     major = [column for column in columns if column.rank < MINOR]
-    for kept in (columns, major):
-        if fits(kept, stacked=False):
-            return kept, [column for column in columns if column not in kept], False
-    kept, left_out = list(columns), list[Shown]()
-    while kept and not fits(kept, stacked=True):
-        left_out.append(least_important(kept))
-        kept.remove(left_out[-1])
-    return kept, left_out, True
+    for subset in (columns, major):
+        if fits(subset, stacked=False):
+            return subset, [column for column in columns if column not in subset], False
+    subset, left_out = list(columns), list[Shown]()
+    while subset and not fits(subset, stacked=True):
+        left_out.append(least_important(subset))
+        subset.remove(left_out[-1])
+    return subset, left_out, True
 
 
 def _wide(cells: Iterable[str]) -> int:
@@ -116,17 +116,15 @@ def _wide(cells: Iterable[str]) -> int:
 
 def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
     estimates = [setting.estimate(name) for name in column.metrics]
-    if not any(one.n for one in estimates):
+    if not any(estimate.n for estimate in estimates):
         return context.DASH
     if len(estimates) > 1:
-        return " + ".join(one.parts(column.digits)[0] or context.DASH for one in estimates)
-    mean, interval = (
-        estimates[0].shown(column.digits) if column.interval else (estimates[0].parts(column.digits)[0], "")
-    )
-    shown = " ".join(filter(None, (mean, _short(interval))))
+        return " + ".join(estimate.parts(column.digits)[0] or context.DASH for estimate in estimates)
+    mean, interval = estimates[0].cell(column.digits) if column.interval else (estimates[0].parts(column.digits)[0], "")
+    words = " ".join(filter(None, (mean, _short(interval))))
     if stacked:
-        shown = shown.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", "\n")
-    return shown + context.chance_cell(setting, metric(column.metrics[0]), read, column.digits)
+        words = words.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", "\n")
+    return words + context.chance_cell(setting, metric(column.metrics[0]), read, column.digits)
 
 
 def _short(interval: str) -> str:
@@ -151,7 +149,7 @@ def _caption(read: Results, columns: Sequence[Shown], left_out: Sequence[Shown])
     headings = [(column.heading, metric(name)) for column in columns for name in column.metrics[:1]]
     lines += context.readings(read, [name for column in columns for name in column.metrics])
     lines += [context.guessing(headings, read), *context.guarantee_lines(read)]
-    lines += [*(f"note: {one}" for one in context.trial_notes(read.trials)), context.adversary_sentence(read)]
+    lines += [*(f"note: {note}" for note in context.trial_notes(read.trials)), context.adversary_sentence(read)]
     if left_out:
         names = ", ".join(column.heading.replace("\n", " ") for column in left_out)
         lines.append(f"in the report but too wide for this terminal: {names}")

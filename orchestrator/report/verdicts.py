@@ -246,12 +246,12 @@ def _judged(parts: Sequence[Part]) -> list[Part]:
     papers = [part.claim.split("/")[0] for part in parts]
     corrected = [(0.0, 0.0)] * len(parts)
     for paper in dict.fromkeys(papers):
-        own = [at for at, other in enumerate(papers) if other == paper]
-        for reading in {parts[at].reading for at in own} - {""} or {""}:
-            family = [at for at in own if parts[at].reading in (reading, "")]
+        members = [at for at, other in enumerate(papers) if other == paper]
+        for reading in {parts[at].reading for at in members} - {""} or {""}:
+            family = [at for at in members if parts[at].reading in (reading, "")]
             tested = [parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family]
-            differences = holm([one.p_difference if one else NAN for one in tested])
-            equivalences = holm([one.p_equivalence if one else NAN for one in tested])
+            differences = holm([effect.p_difference if effect else NAN for effect in tested])
+            equivalences = holm([effect.p_equivalence if effect else NAN for effect in tested])
             for at, difference, equivalence in zip(family, differences, equivalences, strict=True):
                 corrected[at] = max(corrected[at][0], difference), max(corrected[at][1], equivalence)
     judged = []
@@ -278,12 +278,12 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
 
 def of(results: Results) -> list[Verdict]:
     """The verdicts on the claims of which these results measure a part; most sweeps have none."""
-    return [one for one in verdicts(trials_of(results)[0]) if any(part.effect.n for part in one.parts)]
+    return [verdict for verdict in verdicts(trials_of(results)[0]) if any(part.effect.n for part in verdict.parts)]
 
 
-def words(one: Verdict) -> str:
+def words(verdict: Verdict) -> str:
     """The verdict of each reading, in one line."""
-    return "; ".join(f"{name}: {word}" if name else word for name, word in one.readings.items())
+    return "; ".join(f"{name}: {word}" if name else word for name, word in verdict.readings.items())
 
 
 HEAD = ("claim", "part", "reading", "printed", "measured", "margin", "pairs", "p (Holm)", "verdict")
@@ -294,7 +294,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
 
     ``counted`` says how many published numbers are measured, see `orchestrator.report.numbers.counted`.
     """
-    decided = sum(any(verdict in DECIDED for verdict in one.readings.values()) for one in judged)
+    decided = sum(any(word in DECIDED for word in verdict.readings.values()) for verdict in judged)
     blocks = [
         "# Verdicts on published claims",
         f"Made by `fedpriv verdict {' '.join(sources)}` from the claims in `orchestrator/report/claims.yaml`; the rule, with "
@@ -302,26 +302,26 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "the same partition with the same seed, with its 95 % interval; p is corrected for all claims of a paper in one "
         "reading, and a verdict holds for that reading.",
         f"{len(judged)} claims: {decided} are decided in at least one reading, "
-        f"{sum(set(one.readings.values()) == {NOT_TESTED} for one in judged)} have not been tested.",
+        f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
         counted,
     ]
-    for paper in dict.fromkeys(one.claim["claim"].split("/")[0] for one in judged):
-        ours = [one for one in judged if one.claim["claim"].startswith(f"{paper}/")]
+    for paper in dict.fromkeys(verdict.claim["claim"].split("/")[0] for verdict in judged):
+        ours = [verdict for verdict in judged if verdict.claim["claim"].startswith(f"{paper}/")]
         blocks.append(f"## {papers().get(paper, paper)}")
-        for one in ours:
-            blocks.append(f"### {one.claim['text']}\n\n{one.claim['source']}. **{words(one)}**.")
-            lines = [cells(part) for part in one.parts if part.effect.n]
+        for verdict in ours:
+            blocks.append(f"### {verdict.claim['text']}\n\n{verdict.claim['source']}. **{words(verdict)}**.")
+            lines = [cells(part) for part in verdict.parts if part.effect.n]
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))
-                blocks.append(f"Margin: {one.claim['because']}.")
-            lacking = dict.fromkeys(note for part in one.parts for note in (*part.notes, *_needed(one.claim, part)))
-            blocks += ["\n".join(f"- {note}" for note in lacking)] if lacking else []
+                blocks.append(f"Margin: {verdict.claim['because']}.")
+            gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict.claim, part)))
+            blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     if notes:
         blocks += ["## Not used", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _needed(claim: Mapping[str, Any], part: Part) -> list[str]:
+def _need(claim: Mapping[str, Any], part: Part) -> list[str]:
     """What would decide a part that is not."""
     label = ", ".join(filter(None, (part.name, part.reading)))
     if part.verdict == NOT_TESTED:
@@ -355,12 +355,12 @@ def as_json(judged: Sequence[Verdict]) -> str:
     import pandas as pd
 
     rows = [
-        {name: one.claim.get(name) for name in ("claim", "text", "source", "kind", "metric")}
+        {name: verdict.claim.get(name) for name in ("claim", "text", "source", "kind", "metric")}
         | {
             "part": part.name,
             "reading": part.reading,
             "verdict": part.verdict,
-            "verdict_of_claim": one.readings[part.reading],
+            "verdict_of_claim": verdict.readings[part.reading],
         }
         | {
             "effect": part.effect.mean,
@@ -370,8 +370,8 @@ def as_json(judged: Sequence[Verdict]) -> str:
         }
         | {"pairs": part.effect.n, "pairs_needed": part.effect.pairs_needed, "printed": part.effect.printed}
         | {"margin": part.effect.margin, "trials": part.trials, "notes": part.notes}
-        for one in judged
-        for part in one.parts
+        for verdict in judged
+        for part in verdict.parts
     ]
     return str(pd.DataFrame(rows).to_json(orient="records", indent=1, double_precision=15)) + "\n"
 
@@ -380,7 +380,7 @@ def forest(judged: Sequence[Verdict]) -> Figure | None:
     """Every measured part in units of its margin: effect with 95 % interval, and the printed effect; None without any."""
     from matplotlib.figure import Figure
 
-    parts = [(one, part) for one in judged for part in one.parts if part.effect.n]
+    parts = [(verdict, part) for verdict in judged for part in verdict.parts if part.effect.n]
     if not parts:
         return None
     figure = Figure(figsize=(9, 1.4 + 0.3 * len(parts)), dpi=RESOLUTION, layout="constrained", facecolor="white")
@@ -393,7 +393,7 @@ def forest(judged: Sequence[Verdict]) -> Figure | None:
         half = effect.half() / unit if effect.n >= FEWEST_PAIRS else 0.0
         ax.errorbar(mean, -line, xerr=half or None, fmt="o" if half else "x", color="C0", ms=5, capsize=3)
         ax.plot((effect.printed - effect.target) / unit, -line, "D", color="C1", ms=5, mfc="none")
-    labels = [", ".join(filter(None, (one.claim["claim"], part.name, part.reading))) for one, part in parts]
+    labels = [", ".join(filter(None, (verdict.claim["claim"], part.name, part.reading))) for verdict, part in parts]
     ax.set_yticks([-line for line in range(len(parts))], labels, fontsize=8)
     ax.plot([], [], "o", color="C0", label="measured, 95 % interval")
     ax.plot([], [], "x", color="C0", label="measured, fewer than five pairs")

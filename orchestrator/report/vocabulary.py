@@ -50,13 +50,13 @@ def component_label(key: str, name: str) -> str:
     ('IFCA-MIR', 'gone')
     """
     slot = re.sub(r"\.\d+$", "", key.removesuffix(".name"))
-    for folder in (one.folder for one in SLOTS if one.key == slot):
-        found = described(folder)
-        for one in found.values():
-            if name in one.PRESETS:
-                return str(one.PRESETS[name].label)
-        if name in found:
-            return found[name].LABEL or name
+    for folder in (entry.folder for entry in SLOTS if entry.key == slot):
+        components = described(folder)
+        for component in components.values():
+            if name in component.PRESETS:
+                return str(component.PRESETS[name].label)
+        if name in components:
+            return components[name].LABEL or name
     return name
 
 
@@ -101,7 +101,7 @@ def method_label(keys: Sequence[str], values: Sequence[Value]) -> str:
 
 def palette(keys: Sequence[str], values: Sequence[Sequence[Value]]) -> list[str]:
     """A color for each combination of values: what its components declare, the same in every sweep, or the next free one."""
-    declared = [_color(dict(zip(keys, one, strict=True))) for one in values]
+    declared = [_color(dict(zip(keys, combination, strict=True))) for combination in values]
     free = [color for color in PALETTE if color not in {PALETTE[at] for at in declared if at is not None}] or list(
         PALETTE
     )
@@ -116,8 +116,8 @@ def _color(chosen: dict[str, Value]) -> int | None:
     names = {key: text(value) for key, value in chosen.items() if text(value)}
     unusual = [key for key, name in names.items() if name != USUAL.get(key)]
     first = unusual or [key for key in (PAIR[1], *names) if key in names]
-    known = described(FOLDERS.get(first[0], "attacks")) if first and len(unusual) <= 1 else {}
-    color: int | None = known[names[first[0]]].COLOR if first and names[first[0]] in known else None
+    components = described(FOLDERS.get(first[0], "attacks")) if first and len(unusual) <= 1 else {}
+    color: int | None = components[names[first[0]]].COLOR if first and names[first[0]] in components else None
     return color
 
 

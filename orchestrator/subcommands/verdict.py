@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Print the verdicts; return the exit code."""
     from orchestrator.report.data import NoResultsError
-    from orchestrator.report.figures.drawing import drawn
+    from orchestrator.report.figures.drawing import picture
     from orchestrator.report.measured import read_trials
     from orchestrator.report.numbers import counted, numbers
     from orchestrator.report.numbers import markdown as numbers_page
@@ -45,5 +45,5 @@ def execute(options: argparse.Namespace) -> int:
         (folder / "numbers.md").write_text(numbers_page(compared, sources), encoding="utf-8")
         (folder / "verdicts.json").write_text(as_json(judged), encoding="utf-8")
         if figure := forest(judged):
-            (folder / "verdicts.png").write_bytes(drawn(figure))
+            (folder / "verdicts.png").write_bytes(picture(figure))
     return 0

@@ -273,9 +273,9 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
 
     The table of the settings comes last, because it is what a note that is too long can lose.
     """
-    from orchestrator.report.story import story
+    from orchestrator.report.sentences import sentences_of
 
-    summary = story(results)
+    summary = sentences_of(results)
     lists = {
         "What differs": summary.findings,
         "Claimed and audited, published and measured": summary.verdicts,

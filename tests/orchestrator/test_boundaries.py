@@ -13,7 +13,7 @@ from datasets.federation import Examples, Source
 from orchestrator.cli import main
 from orchestrator.config.errors import ConfigError
 from orchestrator.report.data import NoResultsError, read_results
-from orchestrator.report.story import most_exposed
+from orchestrator.report.sentences import most_exposed
 from orchestrator.results.log import Log
 from tests.support.synthetic_results import seal, write_sweep
 

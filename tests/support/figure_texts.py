@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from orchestrator.report.figures.drawing import drawn
+from orchestrator.report.figures.drawing import picture
 
 
 def texts(figure: Figure) -> str:
@@ -29,7 +29,7 @@ def shown(figure: Figure) -> list[Text]:
 
 def unreadable(figure: Figure) -> tuple[list[str], list[tuple[str, str]]]:
     """Texts that leave the figure, and pairs of texts that touch each other."""
-    drawn(figure)
+    picture(figure)
     spots = [(artist.get_text(), artist.get_window_extent()) for artist in shown(figure)]
     edge = figure.bbox.padded(1)
     outside = [w for w, s in spots if s.x0 < edge.x0 or s.x1 > edge.x1 or s.y0 < edge.y0 or s.y1 > edge.y1]

@@ -72,8 +72,8 @@ class Arrangement:
     def cell(self, panel: Point, position: Point, hue: Point) -> Setting:
         """The trials at one place of the figure; () stands for every position."""
         place = dict(zip((*self.facets, *self.axis), (*panel, *position), strict=bool(position)))
-        wanted = {key: text(value) for key, value in (place | dict(zip(self.hue, hue, strict=True))).items()}
-        return Setting((), tuple(t for t in self.trials if all(text(t.get(key)) == it for key, it in wanted.items())))
+        values = {key: text(value) for key, value in (place | dict(zip(self.hue, hue, strict=True))).items()}
+        return Setting((), tuple(t for t in self.trials if all(text(t.get(key)) == it for key, it in values.items())))
 
     def places(self, spread: float = 0.3) -> Iterator[tuple[float, Point, Point]]:
         """Yield horizontal coordinate, position and hue of each place in a panel; colors stand side by side."""
@@ -177,8 +177,8 @@ def by_method(arr: Arrangement, besides: Collection[str] = ()) -> Arrangement:
 
 def points(trials: Collection[Row], keys: Keys) -> list[Point]:
     """The distinct values of ``keys`` over the trials, sorted."""
-    seen = {tuple(text(trial.get(key)) for key in keys): tuple(trial.get(key) for key in keys) for trial in trials}
-    return sorted(seen.values(), key=lambda point: tuple(map(sort_key, point)))
+    values = {tuple(text(trial.get(key)) for key in keys): tuple(trial.get(key) for key in keys) for trial in trials}
+    return sorted(values.values(), key=lambda point: tuple(map(sort_key, point)))
 
 
 def is_nothing(value: Value) -> bool:
@@ -197,19 +197,19 @@ def _decide(trials: tuple[Row, ...], keys: Keys, other: str) -> bool:
 
 def _fitting(trials: tuple[Row, ...], keys: list[str], keep: Keys = ()) -> Keys:
     """The keys from the left, as many as colors suffice for, without those that the others determine."""
-    kept: Keys = ()
+    hue: Keys = ()
     for key in keys:
-        new = key in keep or not _decide(trials, kept, key)
-        if new and len(points(trials, (*kept, key))) <= MOST_COLORS:
-            kept = (*kept, key)
-    return kept
+        new = key in keep or not _decide(trials, hue, key)
+        if new and len(points(trials, (*hue, key))) <= MOST_COLORS:
+            hue = (*hue, key)
+    return hue
 
 
-def _facets(trials: tuple[Row, ...], shown: Keys, keys: list[str]) -> Keys:
+def _facets(trials: tuple[Row, ...], place: Keys, keys: list[str]) -> Keys:
     """The keys that what is shown does not determine, each new beside those before it."""
     facets: Keys = ()
     for key in keys:
-        if key not in shown and not _decide(trials, (*shown, *facets), key):
+        if key not in place and not _decide(trials, (*place, *facets), key):
             facets = (*facets, key)
     return facets
 
@@ -226,7 +226,7 @@ def _axis(trials: tuple[Row, ...], keys: list[str]) -> Keys:
     def rank(key: str) -> int:
         values = [trial.get(key) for trial in trials]
         numbers = all(
-            isinstance(one, int | float) for value in values for one in (value if isinstance(value, list) else [value])
+            isinstance(end, int | float) for value in values for end in (value if isinstance(value, list) else [value])
         )
         return 0 if numbers else 1 if key in SLOT_NAMES and key != "data.name" else 2
 

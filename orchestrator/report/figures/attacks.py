@@ -110,10 +110,10 @@ def _curves(ax: Axes, attacks: Attacks, styles: Mapping[str, dict[str, Any]]) ->
         scores, style = attacks[name], styles[name]
         first = max(1 / float((~member).sum()) for _, member in scores)
         at = np.geomspace(first, 1, POINTS)
-        rates = np.mean([step(*membership.roc(*one), at) for one in scores], axis=0)
+        rates = np.mean([step(*membership.roc(*pair), at) for pair in scores], axis=0)
         ax.plot(at, np.where(rates > 0, rates, np.nan), drawstyle="steps-post", **style)
         if name != PUBLISHED:
-            areas[style["color"]] = float(np.mean([membership.auc(*one) for one in scores]))
+            areas[style["color"]] = float(np.mean([membership.auc(*pair) for pair in scores]))
         lowest = min(lowest, first)
     drawing.write_areas(ax, areas)
     return lowest
@@ -148,10 +148,10 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
     def curves(panel: Point, position: Point) -> dict[str, list[list[Any]]]:
         """The curves at one place, by color."""
         cells = {arr.look(hue)["color"]: arr.cell(panel, position, hue).trials for hue in arr.hues}
-        known = {color: [tables[one["id"]] for one in trials if one["id"] in tables] for color, trials in cells.items()}
-        return {color: same for color, same in known.items() if same}
+        lines = {color: [tables[row["id"]] for row in trials if row["id"] in tables] for color, trials in cells.items()}
+        return {color: same for color, same in lines.items() if same}
 
-    panels = [(place, found) for place in itertools.product(arr.panels, arr.columns) if (found := curves(*place))]
+    panels = [(place, by_color) for place in itertools.product(arr.panels, arr.columns) if (by_color := curves(*place))]
     if not panels:
         return None
     title = "ROC curves of the classifier on the server's test data, one class against the rest"
@@ -182,17 +182,18 @@ RING: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 15, "f
 
 def audit(arr: Arrangement) -> Figure | None:
     """The audited over the claimed epsilon of each run, with a panel for each value of the facets; linear up to 1."""
-    audited = next((one for one in metrics().values() if one.audits and not one.bound), None)
+    declared = metrics().values()
+    audited = next((entry for entry in declared if entry.audits and not entry.bound), None)
     if audited is None:
         return None
-    proof = next((one.name for one in metrics().values() if one.audits == audited.audits and one.bound == "lower"), "")
+    proof = next((entry.name for entry in declared if entry.audits == audited.audits and entry.bound == "lower"), "")
     names = (audited.audits, audited.name, f"{audited.name}_low", f"{audited.name}_high", proof)
     nothing = dict.fromkeys(names, math.nan)
-    known = {
-        one["id"]: nothing | {name: float(one[name]) for name in names if one.get(name) is not None}
-        for one in arr.trials
+    rows = {
+        trial["id"]: nothing | {name: float(trial[name]) for name in names if trial.get(name) is not None}
+        for trial in arr.trials
     }
-    values = {ident: [row[name] for name in names] for ident, row in known.items()}
+    values = {ident: [row[name] for name in names] for ident, row in rows.items()}
     values = {ident: row for ident, row in values.items() if row[0] > 0 and row[1] >= 0}
     if not values:
         return None
@@ -207,7 +208,7 @@ def audit(arr: Arrangement) -> Figure | None:
         _plain_ticks(ax, largest)
         ax.plot([0, largest], [0, largest], **drawing.REFERENCE)
         for trial, look in [
-            (one, arr.look(hue)) for of, _, hue, cell in arr.cells() if of == panel for one in cell.trials
+            (trial, arr.look(hue)) for of, _, hue, cell in arr.cells() if of == panel for trial in cell.trials
         ]:
             claimed, value, low, high, certified = values[trial["id"]]
             style = look | {"capsize": 2, "markersize": 5, "linewidth": 1.3, "alpha": 0.55}

@@ -30,11 +30,11 @@ CLIENTS = "clients_exposed_"  # begins the names of the figures with single clie
 def catalog() -> dict[str, Drawing]:
     """Every figure by name, in the order of the report."""
     declared = metrics().values()
-    by_client = {f"{CLIENTS}{one.clients.column or one.name}": one for one in declared if one.clients}
+    by_client = {f"{CLIENTS}{metric.clients.column or metric.name}": metric for metric in declared if metric.clients}
     return {
         "trade_off": trade_off,
         "attack_roc": attack_roc,
-        **{name: partial(clients_exposed, of=one) for name, one in by_client.items()},
+        **{name: partial(clients_exposed, of=metric) for name, metric in by_client.items()},
         "audit": audit,
         **{name: partial(over_rounds, title=name) for name in dict.fromkeys(m.over_rounds for m in declared) if name},
         **{name: partial(final, title=name) for name in dict.fromkeys(m.final for m in declared) if name},

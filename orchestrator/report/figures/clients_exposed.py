@@ -39,8 +39,8 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     panels = [(*place, seeds) for place in places if (seeds := _seeds(arr, attack, of.name, place[2].trials))]
     if not panels:
         return None
-    alike = all(one[IDENTITY].equals(seeds[0][IDENTITY]) for *_, seeds in panels for one in seeds)
-    groups = sorted({group for *_, seeds in panels for one in seeds for group in one["group"]} - {""})
+    alike = all(frame[IDENTITY].equals(seeds[0][IDENTITY]) for *_, seeds in panels for frame in seeds)
+    groups = sorted({group for *_, seeds in panels for frame in seeds for group in frame["group"]} - {""})
     free = [color for color in PALETTE if color not in GROUP_COLORS.values()]
     colors = {group: GROUP_COLORS.get(group, free[i % len(free)]) for i, group in enumerate(groups)}
     across = len(arr.hues) if 1 < len(arr.hues) <= drawing.IN_A_ROW + 1 and len(arr.panels) > 1 else drawing.IN_A_ROW
@@ -63,7 +63,7 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     if attack.worst and drawing.chances(arr.trials, attack.worst):
         handles.append(drawing.stroke("most exposed of equally exposed clients, by chance", **WORST))
     return drawing.legend(
-        figure, handles, _note(attack, [one for *_, seeds in panels for one in seeds], alike, bool(colors))
+        figure, handles, _note(attack, [frame for *_, seeds in panels for frame in seeds], alike, bool(colors))
     )
 
 
@@ -72,7 +72,7 @@ IDENTITY = ["client", "examples", "group", "name"]  # what a client is known by 
 
 def _note(attack: PerClient, seeds: Sequence[pd.DataFrame], alike: bool, grouped: bool) -> str:
     mark = "a client in a run of its own" if attack.target else "a client in the last attacked round"
-    within = any(one["low"].notna().any() for one in seeds)
+    within = any(frame["low"].notna().any() for frame in seeds)
     note = f"points: {mark}, mean over seeds; bars: {attack.interval if within else '95 % interval over seeds'}"
     if not alike:
         return f"{note}; by rank{' within their group' if grouped else ''}, because each seed partitions the data anew"
@@ -86,7 +86,7 @@ def _seeds(arr: Arrangement, attack: PerClient, name: str, trials: Sequence[Row]
     import pandas as pd
 
     if not attack.target:
-        return [one for trial in trials if (one := _last_attacked(arr, attack, name, trial)) is not None]
+        return [frame for trial in trials if (frame := _last_attacked(arr, attack, name, trial)) is not None]
     by_seed: dict[str, list[Row]] = {}
     for trial in trials:
         if trial.get(name) is not None:
@@ -109,7 +109,7 @@ def _last_attacked(arr: Arrangement, attack: PerClient, name: str, trial: Row) -
     frame = frame[frame["round"] == frame["round"].max()].sort_values("client", ignore_index=True)
     columns = {"value": column, "low": attack.low, "high": attack.high, "examples": "examples"}
     numbers = {to: frame[it].astype("float64") if it in frame else float("nan") for to, it in columns.items()}
-    names = [printable(str(one)) for one in frame["name"]] if "name" in frame else ""
+    names = [printable(str(label)) for label in frame["name"]] if "name" in frame else ""
     group = frame["group"].map(text) if groups else ""
     return frame[["client"]].assign(**numbers, group=group, name=names)
 
@@ -128,23 +128,23 @@ def _draw(
         return values if middle is None else (values - middle).abs()
 
     clients = pd.concat(seeds)
-    ranks = [exposure(one["value"]).groupby(one["group"]).rank(method="first", ascending=False) for one in seeds]
+    ranks = [exposure(frame["value"]).groupby(frame["group"]).rank(method="first", ascending=False) for frame in seeds]
     clients["slot"] = clients["client"] if alike else pd.concat(ranks)
     means = clients.groupby(["group", "slot"], as_index=False)[["value", "low", "high"]].mean()
     if means["low"].isna().all():  # no interval within the runs: that over seeds
         by_slot = clients.groupby(["group", "slot"])["value"].agg(list)
         over = [estimate(values) for values in by_slot]
-        means = means.assign(low=[one.low for one in over], high=[one.high for one in over])
+        means = means.assign(low=[interval.low for interval in over], high=[interval.high for interval in over])
     means = means.iloc[exposure(means["value"]).sort_values(ascending=False, kind="stable").index]
     means = means.assign(place=range(len(means)))
     size = 6 if len(means) < MOST_NAMED else 4 if len(means) <= 3 * MOST_NAMED else 3
-    for group, own in means.groupby("group"):
-        bars = [own["value"] - own["low"], own["high"] - own["value"]]
+    for group, members in means.groupby("group"):
+        bars = [members["value"] - members["low"], members["high"] - members["value"]]
         style: dict[str, Any] = {"color": colors[group], "marker": "o", "markersize": size, "linestyle": "none"}
-        ax.errorbar(own["place"], own["value"], yerr=bars, capsize=3 if size > 4 else 0, **style)
+        ax.errorbar(members["place"], members["value"], yerr=bars, capsize=3 if size > 4 else 0, **style)
     ax.set_xticks([])
     if alike and len(means) < MOST_NAMED:
         names = seeds[0].set_index("client")["name"]
         labels = [names[slot] or f"{slot:g}" for slot in means["slot"]]
-        labels = [one if len(one) <= LONGEST else f"{one[: LONGEST - 1]}…" for one in labels]
+        labels = [label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…" for label in labels]
         ax.set_xticks(means["place"], labels, fontsize=drawing.BODY, rotation=90 if max(map(len, labels)) > 3 else 0)

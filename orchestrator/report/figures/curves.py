@@ -30,8 +30,8 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
 
     tables = [rounds for rounds in arr.results.rounds.values() if len(rounds) > 1]
     cells = ((name, value) for rounds in tables for row in rounds for name, value in row.items())
-    seen = {name for name, value in cells if isinstance(value, int | float) and not is_nothing(value)}
-    names = [name for name in ordered(seen) if metric(name).over_rounds == title]
+    columns = {name for name, value in cells if isinstance(value, int | float) and not is_nothing(value)}
+    names = [name for name in ordered(columns) if metric(name).over_rounds == title]
     # The metrics by group, if there are any of a metric, without that of all.
     names = [name for name in names if not any(other.startswith(f"{name}_") for other in names)]
     if not names:
@@ -76,7 +76,7 @@ def final(arr: Arrangement, title: str) -> Figure | None:
             drawing.marks(ax, [(x, cell.estimate(name)) for x, cell in places], connected=arr.ordered, **arr.look(hue))
         for x, at, hue in arr.places():
             ids = {trial["id"] for trial in arr.cell(panel, at, hue).trials}
-            values = [one.printed for one in published[name] if {trial.id for trial in one.trials} <= ids]
+            values = [number.printed for number in published[name] if {trial.id for trial in number.trials} <= ids]
             if values:
                 ax.plot([x] * len(values), values, **arr.look(hue) | HOLLOW)
         drawing.categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
@@ -93,7 +93,7 @@ def final(arr: Arrangement, title: str) -> Figure | None:
 def _published(arr: Arrangement, name: str) -> list[Number]:
     """The published values of a metric that have a counterpart in the sweep, without differences and averages over settings."""
     printed = [(record, counterpart(record)) for record in records()]
-    direct = [record for record, one in printed if one and name in one.metrics and not (one.against or one.over)]
+    direct = [record for record, rule in printed if rule and name in rule.metrics and not (rule.against or rule.over)]
     return compare(arr.results, direct)
 
 
@@ -104,14 +104,14 @@ def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: A
     trials have a thin line each.
     """
     means = by_round(arr, cell, name)
-    if max((one.n for one in means.values()), default=0) >= FEWEST:
-        ax.plot(list(means), [one.mean for one in means.values()], **{"linewidth": 2} | style)
-        low, high = [one.low for one in means.values()], [one.high for one in means.values()]
+    if max((point.n for point in means.values()), default=0) >= FEWEST:
+        ax.plot(list(means), [point.mean for point in means.values()], **{"linewidth": 2} | style)
+        low, high = [point.low for point in means.values()], [point.high for point in means.values()]
         ax.fill_between(list(means), low, high, color=style["color"], alpha=0.18, linewidth=0)
         return
     for trial in cell.trials:
-        own = by_round(arr, Setting((), (trial,)), name)
-        ax.plot(list(own), [one.mean for one in own.values()], **{"linewidth": 1.4} | style)
+        line = by_round(arr, Setting((), (trial,)), name)
+        ax.plot(list(line), [point.mean for point in line.values()], **{"linewidth": 1.4} | style)
 
 
 def by_round(arr: Arrangement, cell: Setting, name: str) -> dict[int, Estimate]:
@@ -132,7 +132,7 @@ def _chance_over_rounds(ax: Axes, arr: Arrangement, panel: Point, at: Point, nam
     elif chance:
         trials = tuple(trial for hue in arr.hues for trial in arr.cell(panel, at, hue).trials)
         means = by_round(arr, Setting((), trials), chance)
-        ax.plot(list(means), [one.mean for one in means.values()], **drawing.REFERENCE)
+        ax.plot(list(means), [point.mean for point in means.values()], **drawing.REFERENCE)
 
 
 def _words(title: str) -> str:

@@ -44,7 +44,7 @@ FREE = (-math.inf, math.inf)
 RATES = (-0.02, 1.02)  # the limits of the vertical axis of a rate, even if an interval is wider
 
 
-def drawn(figure: Figure, form: Format = "png") -> bytes:
+def picture(figure: Figure, form: Format = "png") -> bytes:
     """The file of a figure.
 
     The first call computes the layout, which then stays, so that all forms of a figure look the same.
@@ -135,15 +135,15 @@ def same_scale(axes: Sequence[Axes], kinds: Sequence[str], within: tuple[float, 
 
 def scale(name: str) -> str:
     """What the metrics that share a vertical axis have in common."""
-    one = metric(name)
-    chance = name if isinstance(one.chance, str) else one.chance
-    return text([one.family, one.unit or name, one.direction, chance])
+    entry = metric(name)
+    chance = name if isinstance(entry.chance, str) else entry.chance
+    return text([entry.family, entry.unit or name, entry.direction, chance])
 
 
 def described(name: str) -> str:
     """A metric with its unit."""
-    one = metric(name)
-    return f"{full_label(name)} ({one.unit})" if one.unit and one.unit not in one.label else full_label(name)
+    entry = metric(name)
+    return f"{full_label(name)} ({entry.unit})" if entry.unit and entry.unit not in entry.label else full_label(name)
 
 
 def stroke(label: str, **style: Any) -> Any:
@@ -174,14 +174,14 @@ def chance_handles(arr: Arrangement, names: Iterable[str]) -> list[Any]:
 
 def marks(ax: Axes, at: Iterable[tuple[float, Estimate]], connected: bool = False, **style: Any) -> None:
     """Draw the mean of three or more values with its interval, fewer values as points; ``connected`` joins the means."""
-    known = [(x, one) for x, one in at if one.n]
-    many = [(x, one) for x, one in known if one.n >= FEWEST]
+    places = [(x, mark) for x, mark in at if mark.n]
+    many = [(x, mark) for x, mark in places if mark.n >= FEWEST]
     look: dict[str, Any] = {"linewidth": 1.6, "markersize": 6.5, "capsize": 3} | style
     if many:
-        spans = [[one.mean - one.low for _, one in many], [one.high - one.mean for _, one in many]]
-        line = "-" if connected and len(many) == len(known) else "none"
-        ax.errorbar([x for x, _ in many], [one.mean for _, one in many], yerr=spans, linestyle=line, **look)
-    few = [(x, value) for x, one in known if one.n < FEWEST for value in one.values]
+        spans = [[mark.mean - mark.low for _, mark in many], [mark.high - mark.mean for _, mark in many]]
+        line = "-" if connected and len(many) == len(places) else "none"
+        ax.errorbar([x for x, _ in many], [mark.mean for _, mark in many], yerr=spans, linestyle=line, **look)
+    few = [(x, value) for x, mark in places if mark.n < FEWEST for value in mark.values]
     if few:
         del look["capsize"]
         ax.plot(*zip(*few, strict=True), linestyle="none", alpha=0.85, clip_on=False, **look)
@@ -222,8 +222,8 @@ def panel_width(arr: Arrangement) -> float:
 
 def by_chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:
     """Draw the value by chance: one line if it is the same everywhere, else a short line at each place."""
-    known = [(x, chances(arr.cell(panel, at, hue).trials, name)) for x, at, hue in arr.places()]
-    means = [(x, sum(values) / len(values)) for x, values in known if values]
+    places = [(x, chances(arr.cell(panel, at, hue).trials, name)) for x, at, hue in arr.places()]
+    means = [(x, sum(values) / len(values)) for x, values in places if values]
     if len({round(mean, 9) for _, mean in means}) == 1:
         ax.axhline(means[0][1], **REFERENCE)
         return

@@ -39,8 +39,8 @@ def trade_off(arr: Arrangement) -> Figure | None:
     for ax, (panel, risk, _) in zip(axes, panels, strict=True):
         _panel(ax, arr, panel, risk)
     drawing.same_scale(axes, [row for *_, row in panels])
-    shown = [risk for row in rows for risk in row]
-    return drawing.legend(figure, [*_handles(arr), *drawing.chance_handles(arr, shown)], _note(arr, shown))
+    names = [risk for row in rows for risk in row]
+    return drawing.legend(figure, [*_handles(arr), *drawing.chance_handles(arr, names)], _note(arr, names))
 
 
 def _told_apart(arr: Arrangement) -> Arrangement:
@@ -113,16 +113,16 @@ def _handles(arr: Arrangement) -> list[Any]:
     return methods + [drawing.stroke(arr.heading((), at), marker=MARKERS[i], **look) for i, at in enumerate(positions)]
 
 
-def _note(arr: Arrangement, shown: list[str]) -> str:
+def _note(arr: Arrangement, names: list[str]) -> str:
     counted = [len(cell.trials) for *_, cell in arr.cells()]
     if max(counted) < FEWEST:
         words = "points: one seed" if max(counted) == 1 else "points: single seeds (too few for a mean)"
     else:
         words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
         words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
-    if drawing.chance_handles(arr, shown):
+    if drawing.chance_handles(arr, names):
         words += "; a risk below the value by chance is no better than chance"
-    pairs = [(risk, accuracy_of(arr.results, risk)) for risk in shown]
+    pairs = [(risk, accuracy_of(arr.results, risk)) for risk in names]
     lacking = [
         arr.heading((), at if _by_shape(arr) else (), hue)
         for _, at, hue, cell in arr.cells()

@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from orchestrator.report.data import read_results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, by_method
 from orchestrator.report.figures.catalog import catalog, figures
-from orchestrator.report.figures.drawing import drawn as picture
+from orchestrator.report.figures.drawing import picture
 from orchestrator.report.vocabulary import key_labels, method_label, setting_label, value_label
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable

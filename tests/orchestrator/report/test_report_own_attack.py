@@ -16,7 +16,7 @@ from datasets import outside
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.frame import main_metrics
 from orchestrator.report.risks import risks
-from orchestrator.report.story import story
+from orchestrator.report.sentences import sentences_of
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.declared import believe
@@ -77,10 +77,10 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrangement]:
 
 
 def test_it_has_a_headline_with_the_words_that_it_declares(own: Arrangement) -> None:
-    found = story(own.results).headline
+    found = sentences_of(own.results).headline
     assert found.startswith("The own attack tells examples from others with AUC 0.710")
     assert "by chance 0.500" in found and "1 of 1 comparisons" in found and "0.099 (0.097 to 0.101)" in found
-    assert any("0.800" in line and "by chance 0.550" in line for line in story(own.results).findings)
+    assert any("0.800" in line and "by chance 0.550" in line for line in sentences_of(own.results).findings)
 
 
 def test_it_is_drawn_like_ours(own: Arrangement) -> None:

@@ -13,7 +13,7 @@ from orchestrator.metric_names import metric
 from orchestrator.report import write_page
 from orchestrator.report.data import read_results
 from orchestrator.report.frame import main_metrics
-from orchestrator.report.story import story
+from orchestrator.report.sentences import sentences_of
 from tests.support.synthetic_results import GROUPED, write_alone, write_grouped, write_sweep
 
 EMPTY = {"meta", "link", "br", "hr", "img", "input"}  # elements without content
@@ -77,7 +77,7 @@ def page(html: str) -> Page:
 
 
 def test_the_page_has_its_sections_with_the_story_in_them(grouped: Path, page: Page) -> None:
-    told = story(read_results(grouped))
+    told = sentences_of(read_results(grouped))
     for sentence in (told.question, told.headline, *told.findings, *told.verdicts, told.command):
         assert " ".join(sentence.split()) in page.text
     assert not [line for line in told.limits if line not in page.text]
@@ -90,7 +90,7 @@ def test_its_numbers_are_those_of_the_tables(grouped: Path, page: Page) -> None:
     results = read_results(grouped)
     for setting in results.settings:
         for name in ("accuracy_minority", "risk_minority", "risk_majority"):
-            assert " ".join(setting.estimate(name).shown(metric(name).digits)) in page.cells
+            assert " ".join(setting.estimate(name).cell(metric(name).digits)) in page.cells
 
 
 def test_nothing_is_loaded_and_nothing_runs(html: str, page: Page) -> None:

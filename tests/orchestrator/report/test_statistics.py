@@ -27,7 +27,7 @@ def test_three_values_have_students_interval_and_fewer_are_shown_themselves() ->
     # s = 0.1 and t(0.975, 2) = 4.302653, so half = 4.302653 * 0.1 / sqrt(3) = 0.2484138
     three, two, none = estimate([0.7, 0.8, 0.9]), estimate([0.81, 0.84]), estimate([])
     assert (three.low, three.high) == pytest.approx((0.5515862, 1.0484138), abs=1e-7)
-    assert (two.shown(2), none.shown(3), none.parts(3)) == (("0.81, 0.84", ""), ("", ""), ("", ""))
+    assert (two.cell(2), none.cell(3), none.parts(3)) == (("0.81, 0.84", ""), ("", ""), ("", ""))
     assert all(map(math.isnan, (two.half, two.low, two.high, none.mean, none.half)))
     assert estimate([2.0, 2.0, 2.0]).half == 0 and estimate([-0.0001]).parts(3) == ("0.000", "")
     endless = estimate([math.inf, 1.0, 2.0])  # an epsilon without noise
@@ -36,7 +36,7 @@ def test_three_values_have_students_interval_and_fewer_are_shown_themselves() ->
 
 def test_an_interval_ends_where_values_end() -> None:
     high = estimate([0.7, 0.8, 0.9], (0, 1))  # 0.8 ± 0.248
-    assert high.shown(3) == ("0.800", "(0.552 to 1.000)")
+    assert high.cell(3) == ("0.800", "(0.552 to 1.000)")
     assert estimate([0.7, 0.8, 1.9], (0, 1)).high > 1, "such a metric is no rate after all"
     for name in ("epsilon_audit", "sia_cov", "whitebox_cov", "validation_loss", "distance", "seconds_per_round"):
         assert limits(metric(name)) == (0, math.inf)
@@ -49,10 +49,10 @@ def test_an_interval_ends_where_values_end() -> None:
 
 def test_claims_have_a_largest_value_and_no_interval() -> None:
     made = claims([18.76, 18.76, 22.51])
-    assert made.shown(2) == made.parts(2) == ("18.76 to 22.51", "")
+    assert made.cell(2) == made.parts(2) == ("18.76 to 22.51", "")
     assert all(map(math.isnan, (made.half, made.low, made.high)))
-    assert [claims([value]).shown(1)[0] for value in (3.035, 0.926)] == ["3.1", "0.93"]
-    assert claims([2.0, 2.0]).shown(2)[0] == "2.00" and claims([]).shown(2) == ("", "")
+    assert [claims([value]).cell(1)[0] for value in (3.035, 0.926)] == ["3.1", "0.93"]
+    assert claims([2.0, 2.0]).cell(2)[0] == "2.00" and claims([]).cell(2) == ("", "")
 
 
 @given(st.floats(0, 1e12), st.integers(0, 6))
@@ -69,7 +69,7 @@ def test_bounds_are_declared_where_they_are_measured() -> None:
     bounds |= {"epsilon_audit_certified_cluster_0": "lower", "cia_epsilon_certified": "lower"}
     assert {name: metric(name).bound for name in bounds} == bounds
     trials = tuple({"id": s, "status": "finished", "seed": s, "epsilon_audit_certified": 0.559} for s in "ab")
-    assert Setting((), trials).estimate("epsilon_audit_certified").shown(1) == ("0.5, 0.5", "")
+    assert Setting((), trials).estimate("epsilon_audit_certified").cell(1) == ("0.5, 0.5", "")
 
 
 # Pairs

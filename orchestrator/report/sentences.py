@@ -1,4 +1,4 @@
-"""The story of a sweep: a handful of sentences, each a template that rows of numbers fill.
+"""The answer of a sweep: a handful of sentences, each a template that rows of numbers fill.
 
 What an attack does, and which of several attacks the headline is about, the attacks declare (`Metric.risk`) before any number
 is looked at; so is the setting that it is stated for, the baseline of the swept slots. No sentence says more than its number:
@@ -46,7 +46,7 @@ SIDES = {
 
 
 @dataclass(frozen=True)
-class Story:
+class Sentences:
     """What a sweep asked and what it found, in sentences.
 
     Attributes:
@@ -66,14 +66,14 @@ class Story:
     command: str
 
 
-def story(
+def sentences_of(
     results: Results, paired: Sequence[Contrast] | None = None, compared: Sequence[Number] | None = None
-) -> Story:
-    """The story of a sweep; what is not given, the comparisons of its methods and with published numbers, is made."""
+) -> Sentences:
+    """The sentences of a sweep; what is not given, the comparisons of its methods and with published numbers, is made."""
     paired = contrasts(results) if paired is None else paired
     compared = compare(results) if compared is None else compared
     sweep, risk = sweep_file(Folder(results.folder)), headline_risk(results)
-    return Story(
+    return Sentences(
         question=question(results, sweep),
         headline=headline(results, risk, paired),
         findings=(*_of_risk(results, risk), *_differences(paired)),
@@ -102,7 +102,7 @@ def baseline_settings(results: Results, name: str) -> list[Setting]:
     """The settings with ``name`` in which every swept slot has its baseline; all settings with it if there are none."""
     bases = {results.keys.index(slot): baseline_of(results, slot) for slot in ALGORITHM if slot in results.keys}
     having = [setting for setting in results.settings if setting.measured(name)]
-    return [one for one in having if all(text(one.values[at]) == it for at, it in bases.items())] or having
+    return [setting for setting in having if all(text(setting.values[at]) == it for at, it in bases.items())] or having
 
 
 def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contrast]) -> str:
@@ -113,19 +113,19 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
         return _without_attack(results)
     declared, label = metric(risk.name).risk, context.capital(metric(risk.name).label)
     words = declared.words if declared and declared.words else f"{label}:"
-    chances = {number(chance, 3) for one in risk.settings if (chance := context.chance_of(one, risk.name)) is not None}
+    chances = {number(value, 3) for cell in risk.settings if (value := context.chance_of(cell, risk.name)) is not None}
     by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
-    sides = Counter(side for one in risk.settings if (side := _side(one, risk.name)))
+    sides = Counter(side for setting in risk.settings if (side := _side(setting, risk.name)))
     several = f" of {len(risk.settings)} settings" if len(risk.settings) > 1 else ""
     verdict = "".join(f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in sides.items())
-    compared = _compared([one for one in paired if one.metric == risk.name], risk.name)
+    compared = _compared([test for test in paired if test.metric == risk.name], risk.name)
     return f"{words} {_ends(results, risk.settings, risk.name)}{by_chance}{verdict}; {compared}."
 
 
 def _without_attack(results: Results) -> str:
     """The headline of a sweep without a risk: its attacks, its epsilons, if it states any, and its accuracy."""
     attacks = dict.fromkeys(
-        name for one in results.settings for trial in one.finished for name in context.attack_names(trial)
+        name for setting in results.settings for trial in setting.finished for name in context.attack_names(trial)
     )
     words = [f"Attacks without a risk that can be stated: {', '.join(attacks)}." if attacks else "No attack was made."]
     accuracy = next(filter(results.has, ("accuracy", "aggregated_accuracy")), "")
@@ -138,26 +138,26 @@ def _without_attack(results: Results) -> str:
 
 def _side(setting: Setting, name: str) -> str:
     """On which side of the value by chance the interval over runs lies, one of `SIDES`; empty if there is no interval."""
-    found, chance = setting.estimate(name), context.chance_of(setting, name)
-    if chance is None or found.n < FEWEST:
+    estimate, chance = setting.estimate(name), context.chance_of(setting, name)
+    if chance is None or estimate.n < FEWEST:
         return ""
-    return "above" if found.low > chance else "below" if found.high < chance else "around"
+    return "above" if estimate.low > chance else "below" if estimate.high < chance else "around"
 
 
 def _compared(paired: Sequence[Contrast], name: str) -> str:
     """Whether another method changes the headline's risk, after Holm's correction with the accuracy that belongs to it."""
-    tested = [one for one in paired if not math.isnan(one.p)]
+    tested = [test for test in paired if not math.isnan(test.p)]
     if not tested:
         few = "fewer than three pairs of runs do not show whether another method lowers it"
         return few if paired else "no defense was compared with it"
     better = -1 if metric(name).direction == "lower" else 1
-    changed = [one for one in tested if one.significant]
+    changed = [test for test in tested if test.significant]
     words = [
-        f"{one.method}{f' ({one.setting})' if one.setting else ''} "
-        f"{'improves it' if one.difference.mean * better > 0 else 'makes it worse'} by {_size(one)}"
-        for one in changed[:NAMED]
+        f"{test.method}{f' ({test.setting})' if test.setting else ''} "
+        f"{'improves it' if test.difference.mean * better > 0 else 'makes it worse'} by {_size(test)}"
+        for test in changed[:NAMED]
     ]
-    pairs = between([one.difference.n for one in tested])
+    pairs = between([test.difference.n for test in tested])
     counted = f"{len(changed)} of {len(tested)} comparisons with other methods are significant, {pairs} pairs each"
     return ", ".join([*words, counted])
 
@@ -167,13 +167,13 @@ def value_of(results: Results, setting: Setting, name: str) -> str:
 
     A single run has the interval over the attacked examples, if its attack gave one.
     """
-    found, digits = setting.estimate(name), metric(name).digits
-    shown = " ".join(filter(None, found.shown(digits)))
-    if found.n >= FEWEST or found.bound == "upper":
-        return shown
-    if found.n == 1 and (ends := _examples_interval(results, setting.finished, name)):
-        return f"{shown} ({number(ends[0], digits)} to {number(ends[1], digits)} over examples, one run)"
-    return f"{shown} ({'one run' if found.n == 1 else f'{found.n} runs'}, so without an interval)"
+    estimate, digits = setting.estimate(name), metric(name).digits
+    words = " ".join(filter(None, estimate.cell(digits)))
+    if estimate.n >= FEWEST or estimate.bound == "upper":
+        return words
+    if estimate.n == 1 and (ends := _examples_interval(results, setting.finished, name)):
+        return f"{words} ({number(ends[0], digits)} to {number(ends[1], digits)} over examples, one run)"
+    return f"{words} ({'one run' if estimate.n == 1 else f'{estimate.n} runs'}, so without an interval)"
 
 
 def _examples_interval(results: Results, trials: Sequence[Row], name: str) -> tuple[float, float] | None:
@@ -194,8 +194,8 @@ def _ends(results: Results, settings: Sequence[Setting], name: str) -> str:
     ends = [setting for setting in settings if setting is by_mean[0] or setting is by_mean[-1]]
     labels = [setting_label(results.keys, setting.values) for setting in ends]
     values = [value_of(results, setting, name) for setting in ends]
-    shown = [f"{value} ({label})" if label else value for value, label in zip(values, labels, strict=True)]
-    return " and ".join(shown) + (f", the ends of {len(settings)} settings" if len(settings) > len(ends) else "")
+    words = [f"{value} ({label})" if label else value for value, label in zip(values, labels, strict=True)]
+    return " and ".join(words) + (f", the ends of {len(settings)} settings" if len(settings) > len(ends) else "")
 
 
 def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
@@ -206,16 +206,16 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
         lines += [
             f"{context.capital(context.full_label(risk.accuracy))}: {_ends(results, having, risk.accuracy)}."
         ] * bool(having)
-    declared = [(one.name, one.clients) for one in metrics().values() if one.clients]
+    declared = [(entry.name, entry.clients) for entry in metrics().values() if entry.clients]
     for name, of in [(name, of) for name, of in declared if results.has(of.worst)][:1]:
         for setting in risk.settings[:MOST] if risk else ():
             chance = context.chance_of(setting, of.worst)
             if chance is not None and setting.measured(of.worst):
                 where = setting_label(results.keys, setting.values)
                 who = most_exposed(results, setting, of.column or name)
-                shown = filter(None, (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"))
+                words = filter(None, (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"))
                 lines.append(
-                    f"{context.capital(metric(of.worst).label)}{f' ({where})' if where else ''}: {'; '.join(shown)}."
+                    f"{context.capital(metric(of.worst).label)}{f' ({where})' if where else ''}: {'; '.join(words)}."
                 )
     return lines
 
@@ -225,9 +225,9 @@ def most_exposed(results: Results, setting: Setting, column: str) -> str:
     names = list[str]()
     for trial in setting.finished:
         rows = [row for row in results.table(trial, "clients") if row.get(column) is not None and row.get("name")]
-        rows = [row for row in rows if row["round"] == max(one["round"] for one in rows)]
+        rows = [row for row in rows if row["round"] == max(other["round"] for other in rows)]
         names += [printable(str(max(rows, key=lambda row: row[column])["name"]))] if rows else []
-    counted = sorted(Counter(names).items(), key=lambda one: (-one[1], one[0]))
+    counted = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{name} in {n}" for name, n in counted[:NAMED])
     more = f", {len(counted) - NAMED} others" if len(counted) > NAMED else ""
     return f"{named}{more} of {len(names)} trials" if names else ""
@@ -235,16 +235,16 @@ def most_exposed(results: Results, setting: Setting, column: str) -> str:
 
 def _differences(paired: Sequence[Contrast]) -> list[str]:
     """A sentence for each significant difference, for each other one of the headline, and one that counts the others."""
-    tested = sorted((one for one in paired if not math.isnan(one.p)), key=lambda one: one.family != HEADLINE)
+    tested = sorted((test for test in paired if not math.isnan(test.p)), key=lambda test: test.family != HEADLINE)
     if not tested:
         none = f"{len(paired)} differences between methods were measured, none with the three pairs that a test needs."
         return [none] * bool(paired)
-    significant = [one for one in tested if one.significant]
-    others = [one for one in tested if not one.significant]
-    lines = [_difference(one) for one in significant[:MOST]]
+    significant = [test for test in tested if test.significant]
+    others = [test for test in tested if not test.significant]
+    lines = [_difference(test) for test in significant[:MOST]]
     if len(significant) > MOST:
         lines.append(f"{len(significant) - MOST} more differences are significant: see differences.md.")
-    lines += [_difference(one) for one in others if one.family == HEADLINE][:MOST]
+    lines += [_difference(test) for test in others if test.family == HEADLINE][:MOST]
     if others:
         lines.append(
             f"{len(others)} of {len(tested)} differences between methods are not significant, which does not show that "
@@ -253,21 +253,21 @@ def _differences(paired: Sequence[Contrast]) -> list[str]:
     return lines
 
 
-def _difference(one: Contrast) -> str:
-    kind, better = "higher" if one.difference.mean > 0 else "lower", metric(one.metric).direction
+def _difference(test: Contrast) -> str:
+    kind, better = "higher" if test.difference.mean > 0 else "lower", metric(test.metric).direction
     judged = f" ({'better' if better == kind else 'worse'})" if better else ""
-    p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.3f}"
-    where = f", {one.setting}" if one.setting else ""
+    p = "p < 0.001" if test.p_holm < 0.001 else f"p = {test.p_holm:.3f}"
+    where = f", {test.setting}" if test.setting else ""
     return (
-        f"{one.method} against {one.baseline}{where}: {context.full_label(one.metric)} {kind} by {_size(one)}"
-        f"{judged if one.significant else ', not significant'}; {one.difference.n} pairs, "
-        f"{p}{' (Holm)' if one.tests > 1 else ''}."
+        f"{test.method} against {test.baseline}{where}: {context.full_label(test.metric)} {kind} by {_size(test)}"
+        f"{judged if test.significant else ', not significant'}; {test.difference.n} pairs, "
+        f"{p}{' (Holm)' if test.tests > 1 else ''}."
     )
 
 
-def _size(one: Contrast) -> str:
+def _size(test: Contrast) -> str:
     """The size of a difference with its interval, such as "0.021 (0.010 to 0.032)"; the sign is left to the verb."""
-    digits, d = metric(one.metric).digits, one.difference
+    digits, d = metric(test.metric).digits, test.difference
     low, high = (d.low, d.high) if d.mean >= 0 else (-d.high, -d.low)
     return f"{number(abs(d.mean), digits)} ({number(low, digits)} to {number(high, digits)})"
 
@@ -276,11 +276,12 @@ def _claims(results: Results) -> list[str]:
     """What audits find beside what is claimed, a sentence for each setting with both."""
     lines = list[str]()
     for setting in results.settings:
-        shown = [one for one in context.audits(results) if setting.measured(one.name) and setting.measured(one.audits)]
-        if shown:
+        measured = setting.measured
+        audits = [audit for audit in context.audits(results) if measured(audit.name) and measured(audit.audits)]
+        if audits:
             where = context.capital(setting_label(results.keys, setting.values)) or "All runs"
-            claim = f"{metric(shown[0].audits).label} {value_of(results, setting, shown[0].audits)} is claimed"
-            values = ", ".join(f"{one.label} {value_of(results, setting, one.name)}" for one in shown)
+            claim = f"{metric(audits[0].audits).label} {value_of(results, setting, audits[0].audits)} is claimed"
+            values = ", ".join(f"{audit.label} {value_of(results, setting, audit.name)}" for audit in audits)
             lines.append(
                 f"{where}: {claim}; {values}{f': {context.audited(setting)}' if context.audited(setting) else ''}."
             )
@@ -289,10 +290,10 @@ def _claims(results: Results) -> list[str]:
 
 def _published(compared: Sequence[Number]) -> list[str]:
     """How many published numbers lie in the intervals of what was measured; empty if none has a counterpart."""
-    exact = [one for one in compared if not math.isnan(one.estimate.half)]
-    inside = sum(one.estimate.low <= one.printed <= one.estimate.high for one in exact)
+    exact = [entry for entry in compared if not math.isnan(entry.estimate.half)]
+    inside = sum(entry.estimate.low <= entry.printed <= entry.estimate.high for entry in exact)
     shares = f"{inside} of {len(exact)} lie in the 95 % interval of ours" if exact else "too few runs for an interval"
-    other = sum(bool(one.differs) for one in compared)
+    other = sum(bool(entry.differs) for entry in compared)
     counted = f"Published numbers with a counterpart here: {len(compared)}; {shares}; in settings that differ: {other}"
     return [f"{counted} (published.md)."] if compared else []
 

@@ -12,8 +12,8 @@ import pytest
 import datasets
 from orchestrator.config.run import resolve
 from orchestrator.report.data import Results, read_results, results, rows
+from orchestrator.report.sentences import SIDES, command, sentences_of
 from orchestrator.report.statistics import estimate
-from orchestrator.report.story import SIDES, command, story
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep as write_manifest
 from orchestrator.trial.random_streams import stream
@@ -37,7 +37,7 @@ def planted(**methods: tuple[float, ...]) -> Results:
 
 
 def told(made: Results) -> str:
-    return story(made).headline
+    return sentences_of(made).headline
 
 
 def around(middle: float, *shifts: float) -> tuple[float, ...]:
@@ -54,7 +54,7 @@ def test_the_headline_has_the_value_its_interval_chance_and_what_changes_it(
 ) -> None:
     method = around(baseline + shift, 0.001, -0.001, 0.002, -0.002, 0.0)
     found = told(planted(ifca=around(baseline), ifca_mir=method))
-    assert " ".join(estimate(around(baseline)).shown(3)) in found
+    assert " ".join(estimate(around(baseline)).cell(3)) in found
     assert "(by chance 0.500)" in found
     assert [one for one, words in SIDES.items() if words in found] == [side]
     assert f"{significant} of 1 comparisons" in found
@@ -70,7 +70,7 @@ def test_one_or_two_runs_have_no_interval_and_no_verdict(values: tuple[float, ..
 
 
 def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_not_claimed() -> None:
-    found = story(planted(ifca=around(0.63), ifca_mir=around(0.62, 0.04, -0.05, 0.03, -0.02, 0.01)))
+    found = sentences_of(planted(ifca=around(0.63), ifca_mir=around(0.62, 0.04, -0.05, 0.03, -0.02, 0.01)))
     assert "0 of 1 comparisons" in found.headline
     (risk,) = [line for line in found.findings if "IFCA-MIR against IFCA" in line and "MIA" in line]
     assert "(-0.038 to 0.054), not significant; 5 pairs, p = 1.000 (Holm)" in risk
@@ -79,9 +79,9 @@ def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_no
 
 def test_groups_are_stated_for_the_baseline_in_each_setting(tmp_path: Path) -> None:
     read = read_results(write_grouped(tmp_path / "grouped"))
-    found = story(read)
+    found = sentences_of(read)
     for setting in read.settings[:2]:
-        assert " ".join(setting.estimate("risk_minority").shown(3)) in found.headline
+        assert " ".join(setting.estimate("risk_minority").cell(3)) in found.headline
     nulls = [f"by chance {estimate(one.measured('risk_worst_client_null')).mean:.3f}" for one in read.settings[:2]]
     assert [any(null in line for line in found.findings) for null in nulls] == [True, True]
     assert "Not measured: source inference, client inference." in found.limits
@@ -122,7 +122,7 @@ def test_rows_of_other_attacks_and_rounds_lend_no_interval(tmp_path: Path) -> No
 
 def test_without_a_finished_trial_there_is_no_result() -> None:
     table = rows([{"id": "a", "status": "failed", "seed": 0, "clustering.name": "ifca"}])
-    found = story(results(Path("made_up"), table, ("seed",), {}))
+    found = sentences_of(results(Path("made_up"), table, ("seed",), {}))
     assert found.headline == "No trial has finished, so there is no result."
     assert (found.findings, found.verdicts) == ((), ())
     assert "1 trial: 1 failed." in found.limits
@@ -133,7 +133,7 @@ def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothin
     table = [{"id": str(s), "seed": s, **base, "epsilon_audit": 2.0 + s / 10, "guarantee": "dp"} for s in range(3)]
     bare = [{"id": f"n{s}", "seed": s, **base, "privacy.name": "none", "epsilon_audit": 5432.1} for s in range(3)]
     bare = [row | {"epsilon": None, "audit_verdict": None, "guarantee": "none"} for row in bare]
-    found = story(results(Path("made_up"), rows([*table, *bare]), ("privacy.name", "seed"), {}))
+    found = sentences_of(results(Path("made_up"), rows([*table, *bare]), ("privacy.name", "seed"), {}))
     assert found.verdicts == (
         "Privacy global-DP: epsilon 4.00 is claimed; audited epsilon of a client 2.10 ± 0.25: not refuted, which is no proof.",
     )
@@ -151,7 +151,7 @@ def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothin
 def test_the_question_is_the_sweeps_own_or_made_of_its_keys(tmp_path: Path, text: str, expected: str) -> None:
     write_manifest(Folder(tmp_path), "s", text, [])
     made = planted(ifca=around(0.63), ifca_mir=around(0.6))
-    assert story(results(tmp_path, list(made.trials), ("clustering.name", "seed"), {})).question == expected
+    assert sentences_of(results(tmp_path, list(made.trials), ("clustering.name", "seed"), {})).question == expected
 
 
 def test_the_command_has_the_overrides_quoted() -> None:
@@ -185,7 +185,7 @@ def test_the_most_exposed_client_is_told_by_name(tmp_path: Path, worst: tuple[in
             for i in range(4)
         ]
         pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
-    (line,) = [line for line in story(replace(results, trials=tuple(table))).findings if "worst client" in line]
+    (line,) = [line for line in sentences_of(replace(results, trials=tuple(table))).findings if "worst client" in line]
     assert (f"; {clause}; by chance 0.600" in line) if clause else ("ward" not in line)
 
 
