@@ -30,6 +30,8 @@ ATTACKED = "models"  # the kind of attacks that look at models
 ON_MODELS = "MIA: accuracy of the attack on a model"
 
 accuracy = partial(Metric, family=ACCURACY, direction="higher")
+of_group = partial(accuracy, final="accuracy_by_group", over_rounds="convergence")
+protected = partial(accuracy, live=PROTECTED, final="accuracy")
 loss = partial(Metric, family=ACCURACY, direction="lower", unit="nats")
 membership = partial(Metric, family=MEMBERSHIP, direction="lower", chance=0.5)
 on_models = partial(membership, reading=ON_MODELS, final="membership_inference")
@@ -48,22 +50,8 @@ ROUND_METRICS = (
         final="accuracy",
         over_rounds="convergence",
     ),
-    accuracy(
-        "accuracy_majority",
-        label="majority clients",
-        live=2,
-        table=Column(1, "accuracy\nmajority"),
-        final="accuracy_by_group",
-        over_rounds="convergence",
-    ),
-    accuracy(
-        "accuracy_minority",
-        label="minority clients",
-        live=1,
-        table=Column(1, "accuracy\nminority"),
-        final="accuracy_by_group",
-        over_rounds="convergence",
-    ),
+    of_group("accuracy_majority", label="majority clients", live=2, table=Column(1, "accuracy\nmajority")),
+    of_group("accuracy_minority", label="minority clients", live=1, table=Column(1, "accuracy\nminority")),
     accuracy("model_accuracy_majority", label="majority model", final="accuracy_by_group"),
     accuracy("model_accuracy_minority", label="minority model", final="accuracy_by_group"),
     # What `tune` selects by; reported beside the accuracy that it must not see.
@@ -71,22 +59,10 @@ ROUND_METRICS = (
     loss("validation_loss", label="validation loss"),
     accuracy("train_accuracy", label="training accuracy"),
     accuracy("train_accuracy_last5_mean", label="training accuracy, last five rounds"),
-    accuracy(
-        "aggregated_accuracy",
-        label="aggregated accuracy",
-        live=PROTECTED,
-        table=Column(PROTECTED, "accuracy\nclients"),
-        final="accuracy",
-    ),
+    protected("aggregated_accuracy", label="aggregated accuracy", table=Column(PROTECTED, "accuracy\nclients")),
     accuracy("accuracy_last5_mean", label="mean of last 5 rounds"),
     accuracy("accuracy_last5_std", label="deviation of last 5 rounds", direction="lower"),
-    accuracy(
-        "test_accuracy",
-        label="server test accuracy",
-        live=PROTECTED,
-        table=Column(PROTECTED, "accuracy\nserver"),
-        final="accuracy",
-    ),
+    protected("test_accuracy", label="server test accuracy", table=Column(PROTECTED, "accuracy\nserver")),
     loss("test_loss", label="server test loss"),
     accuracy(
         "f1_macro",
