@@ -16,7 +16,6 @@ from attacks.interfaces import AttackedModel, Cluster, World
 from attacks.metrics import paired
 from datasets.federation import DataError, Federation
 from orchestrator.config.run import check, resolve
-from orchestrator.results.log import CONTENT
 from orchestrator.trial import attack_tasks
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
@@ -308,9 +307,9 @@ def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
         return attacked(odd(), tmp_path / name, privacy, rounds=[1], replicas=2, interval=False, **fields)
 
     first = again("first")
-    entries = {path.name: (path / CONTENT).stat().st_mtime_ns for path in folder.glob("replica-*")}
+    entries = {path.name: (path / "manifest.json").stat().st_mtime_ns for path in folder.glob("replica-*")}
     assert len(entries) == 8 and again("same") == first
-    assert {path.name: (path / CONTENT).stat().st_mtime_ns for path in folder.glob("replica-*")} == entries
+    assert {path.name: (path / "manifest.json").stat().st_mtime_ns for path in folder.glob("replica-*")} == entries
     for number, fields in enumerate(({"shadow_share": 0.5}, {"target": 0}, {"privacy": LOUD})):
         again(f"other {number}", **fields)
     assert len(list(folder.glob("replica-*"))) == 8 * 4
