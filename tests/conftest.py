@@ -1,6 +1,7 @@
 """What tests of every folder share. Nothing heavy is imported before a test asks for it."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -42,6 +43,16 @@ def own_code_is_forgotten():
 
     yield
     install(())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def declarations_stay_in_their_module() -> Iterator[None]:
+    """What the results that a test reads declare of own components is not known to tests of other modules."""
+    from datasets import outside
+
+    before = dict(outside._declared)
+    yield
+    outside._declared = before
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

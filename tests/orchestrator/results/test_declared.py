@@ -56,13 +56,6 @@ FILES = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_stays() -> Iterator[None]:
-    before = dict(outside._declared)
-    yield
-    outside._declared = before
-
-
 def forget_code() -> None:
     """What another process knows that has run nothing."""
     install(())
