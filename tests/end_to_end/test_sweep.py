@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -105,8 +106,9 @@ def left_by(number: str) -> int:
 def test_a_shadow_task_an_actor_the_trial_and_the_head_are_killed_and_no_round_is_done_twice(story):
     lines = [line for text in story.printed for line in text.splitlines() if "  round " in line]
     rounds = [line.partition("  accuracy")[0].partition("  ")[2] for line in lines]
-    assert "1 of 4 trials are complete and are not repeated" in story.printed[1]
-    assert len(rounds) >= 16 and len(rounds) == len(set(rounds)), f"a complete round was done again: {lines}"
+    # The second trial may have gone on between the line of its second round and the kill, unseen.
+    assert re.search("[12] of 4 trials are complete and are not repeated", story.printed[1])
+    assert len(rounds) >= 14 and len(rounds) == len(set(rounds)), f"a complete round was done again: {lines}"
 
 
 def test_what_the_killed_command_left_was_ended_by_the_next(story):
