@@ -5,6 +5,7 @@ No trial waits for MLflow. If it is away, what was to be sent live is forgotten,
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import queue
@@ -113,6 +114,8 @@ class Tracker:
 
     def _work(self) -> None:
         """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""
+        with suppress(Exception):  # MLflow takes a second to load; what is wrong with it is said when it is used
+            importlib.import_module("orchestrator.tracking.sync")
         failures = 0
         while not self._done.is_set():
             events = [self._events.get()]
