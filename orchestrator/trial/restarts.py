@@ -8,7 +8,7 @@ and the function by which clients choose.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,6 @@ class Trial:
         self.random_until = min(plan.random_rounds, decided - 1)
         self.repaired: str | None = None  # a sentence on a damaged log that was set aside, until it has been reported
         self.saved = self._open()
-        self.shared = self._shared_entry()
         if self.saved.state is None and self.shared and (content := stored(*self.shared)):
             self.rounds = self._rounds(self.saved.take_over(content, self.preferences.beta))
         elif self.saved.state is None:
@@ -165,7 +164,8 @@ class Trial:
             self.state.reference, _ = choose(self.run, view, self.preferences, by_loss_alone=True)
         return choose(self.run, view, self.preferences)
 
-    def _shared_entry(self) -> tuple[Path, str] | None:
+    @cached_property
+    def shared(self) -> tuple[Path, str] | None:
         """Return the cache and the name of the comparison there: the hash of all that it depends on.
 
         Clients choose by loss alone in it, so components that sort them alike share one; what is secret or attacked is not
