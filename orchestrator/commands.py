@@ -278,6 +278,7 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     if remark := unrepeatable(missing):
         screen.say(remark)
     tracker = _tracker(work, screen)
+    tracker.begin()
     screen.stage = "starting the processes of the first trials"
     progress = TrialEvents(folder, [tracker, screen])
     interruption: BaseException | None = None

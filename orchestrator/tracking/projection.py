@@ -6,7 +6,6 @@ Part of it are notes in Markdown. MLflow shows the beginning of a note in tables
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from orchestrator.report.statistics import number
 from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
-from orchestrator.results.sweeps import read_sweep
+from orchestrator.results.sweeps import content_hash, read_sweep, sweep_files
 from orchestrator.results.tables import read_table
 from orchestrator.tracking.labels import (
     SETTING,
@@ -74,14 +73,6 @@ class Projection:
     finals: Sequence[Metric] = ()
     pictures: Sequence[Path] = ()  # figures that its note shows
     first: Sequence[str] = ()  # of a sweep, the metrics that come first
-
-
-def sweep_manifest(folder: Folder) -> str:
-    """A hash of a sweep's own files: sweep file, table of trials, and report."""
-    digest = hashlib.blake2b(digest_size=8)
-    for file in filter(Path.is_file, (folder.table, *_sweep_files(folder))):
-        digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
-    return digest.hexdigest()
 
 
 def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
@@ -156,7 +147,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         verdicts = {f"verdict.{verdict.claim['claim']}": judged.words(verdict) for verdict in judged.of(results)}
         note = _sweep_note(results, first, pictures, experiment, run)
     return Projection(
-        manifest=sweep_manifest(folder),
+        manifest=content_hash(folder),
         name=folder.name,
         status=status,
         started=min(times),
@@ -164,7 +155,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         params={},
         tags={**_shown_tags({}), "status": word, **verdicts},
         note=note,
-        files=[(file, "" if file.parent == folder.path else "report") for file in _sweep_files(folder)],
+        files=[(file, "" if file.parent == folder.path else "report") for file in sweep_files(folder)],
         tables=[folder.table] if folder.table.is_file() else [],
         pictures=pictures,
         first=first,
@@ -221,11 +212,6 @@ def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Dataset]:
     if not digest or not data:
         return []
     return [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
-
-
-def _sweep_files(folder: Folder) -> list[Path]:
-    files = [folder.sweep, *sorted(folder.report.glob("*"))]
-    return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
 def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
+from orchestrator.results.sweeps import content_hash
 from orchestrator.results.tables import read_table
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
@@ -74,7 +75,7 @@ class MlflowSweep:
         values = {**(swept or {}), **projection.swept_values(folder)}
         chosen = [trial for trial in values if only is None or trial in only]
         records = {trial: record for trial in chosen if (record := read_record(folder.trial(trial)))}
-        runs, manifest = self._runs(), projection.sweep_manifest(folder)
+        runs, manifest = self._runs(), content_hash(folder)
         parent = self._parent(runs)
         stale = [trial for trial, record in records.items() if not _is_logged(runs, trial, record["manifest"])]
         for trial in stale:

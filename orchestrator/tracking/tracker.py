@@ -5,6 +5,7 @@ No trial waits for MLflow. If it is away, what was to be sent live is forgotten,
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -19,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.results.claim import Claim
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import origin
-from orchestrator.results.sweeps import sweeps_in
+from orchestrator.results.sweeps import content_hash, sweeps_in
 from orchestrator.results.writing import write_atomically
 from orchestrator.tracking.labels import trial_name, view_link
 from orchestrator.tracking.store import (
     DEFAULT_SERVER,
+    JOURNALS,
     LOCAL,
     artifacts,
     configure_environment,
@@ -78,7 +80,11 @@ class Tracker:
         self._live: dict[str, str] = {}
         self._sweep: MlflowSweep | None = None
         self._is_complete, self._done = False, threading.Event()
-        threading.Thread(target=self._work, name="tracking", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+
+    def begin(self) -> None:
+        """Load MLflow, beside what else starts, and then send what happens."""
+        self._thread.start()
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any]) -> None:  # noqa: ARG002
         self._planned[trial] = run, swept
@@ -97,6 +103,10 @@ class Tracker:
 
     def finish(self, seconds: float) -> bool:
         """Send all that MLflow lacks of the sweep, for so many seconds at most. True if MLflow has everything."""
+        if self._thread.ident is None:  # it was not begun, because no trial ran
+            if not self._with_models and self.is_local and self._seen() == self._last_seen():
+                return True
+            self.begin()
         if not self._is_complete:
             self._events.put(("finish", "", None))
             self._done.wait(seconds)
@@ -167,9 +177,27 @@ class Tracker:
             for trial in ended or ():
                 self._live.pop(trial, None)
             if ended is None:
-                write_atomically(self.folder.tracking, json.dumps({"where": self.where}).encode())
+                write_atomically(self.folder.tracking, json.dumps(self._seen()).encode())
                 self._is_complete = True
                 self._done.set()
+
+    def _seen(self) -> dict[str, Any]:
+        """Where MLflow and the results are, what there is to send, and the size and time of the store beside the results.
+
+        If all is as after the last `sync`, MLflow lacks nothing, and need not be loaded to say so.
+        """
+        manifests = [trial.manifest for trial in self.folder.trials() if trial.manifest.is_file()]
+        trials = hashlib.blake2b(b"".join(file.read_bytes() for file in manifests), digest_size=8).hexdigest()
+        store = self.folder.path.parent / LOCAL
+        files = [file for file in (store, *(Path(f"{store}{ending}") for ending in JOURNALS)) if file.is_file()]
+        stats = [(status.st_ino, status.st_size, status.st_mtime_ns) for status in map(os.stat, files)]
+        place = {"where": self.where, "folder": str(self.folder.path)}
+        return place | {"sweep": content_hash(self.folder), "trials": trials, "store": [*map(list, stats)]}
+
+    def _last_seen(self) -> Any:
+        with suppress(OSError, ValueError):
+            return json.loads(self.folder.tracking.read_text())
+        return None
 
     def _tell(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""

@@ -19,7 +19,9 @@ def prompt(monkeypatch):
 
 
 def tracker(folder, **options) -> Tracker:
-    return Tracker(folder.path.parent, NAME, say=options.pop("say", print), **options)
+    begun = Tracker(folder.path.parent, NAME, say=options.pop("say", print), **options)
+    begun.begin()
+    return begun
 
 
 def run(folder, own: Tracker, trials=tuple(TRIALS), ends: bool = True) -> None:
@@ -93,3 +95,39 @@ def test_a_store_that_is_none_is_named_with_the_remedy(folder):
     own = tracker(folder)
     assert not own.finish(SECONDS)
     assert own.trouble.endswith("mlflow.db is no SQLite data base")
+
+
+def test_what_a_sync_has_seen_is_not_asked_again_until_something_has_changed(folder, monkeypatch):
+    own = tracker(folder)
+    assert own.finish(SECONDS)
+
+    def synced(results=folder.path.parent) -> bool:
+        """Whether the next run of the complete sweep asks MLflow."""
+        calls: list[None] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(Tracker, "begin", lambda self: calls.append(self._done.set()))
+            Tracker(results, NAME, **options).finish(0)
+        return bool(calls)
+
+    options = {}
+    assert not synced()
+    options = {"with_models": True}
+    assert synced()
+    options = {"tracking_uri": "http://127.0.0.1:1"}
+    assert synced()
+    options = {}
+    live = Held(folder)
+    live.client.delete_run(live.runs["ifca0"].info.run_id)
+    assert synced()
+    own = tracker(folder)
+    assert own.finish(SECONDS) and "ifca0" in Held(folder).runs
+    assert not synced()
+    moved = folder.path.parent.rename(folder.path.parent.with_name("moved"))
+    assert synced(moved)
+    moved.rename(folder.path.parent)
+    for file in (folder.sweep, folder.trial("ifca0").manifest):
+        content = file.read_bytes()
+        file.write_bytes(content + b" ")
+        assert synced()
+        file.write_bytes(content)
+        assert not synced()
