@@ -18,14 +18,12 @@ from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import parameters
-from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.report.context import sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.statistics import FEWEST, least_significant
 from orchestrator.report.vocabulary import ALGORITHM
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
-from orchestrator.trial import worker_session
 
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
 MOST_KINDS = 50  # of trials whose time is estimated; of more, these stand for the others
@@ -118,6 +116,9 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         return "estimate: all trials are complete"
     if place.gpu:
         return "no estimate: training on a GPU cannot be timed without starting it"
+    from orchestrator.estimates.small_runs import SmallRuns  # loads torch
+    from orchestrator.trial import worker_session
+
     worker_session.keep_freed_memory()  # as in the processes that train
     small, spent, timed, unused = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
     kinds = Counter(map(_kind, missing))
