@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
@@ -23,6 +23,7 @@ from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.needs import LARGEST, fits, this_machine
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
@@ -317,14 +318,8 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     elif work.choices.new_store:
         for sentence in fill(folder.path.parent, folder.name):
             screen.say(sentence)
-    if sweep.tune:
-        metric = sweep.tune.metric
-        tuned = [(row[metric], titles[row["id"]]) for row in rows if row.get(metric) is not None]
-        if tuned:
-            value, title = tuned[sweep.tune.best([value for value, _ in tuned])]
-            screen.say(f"best {metric} {value:.4g}: {title}")
-        else:
-            screen.say(f"no finished trial has the metric {metric!r}, so there is no best trial")
+    for sentence in _best(sweep.tune, rows, titles) if sweep.tune else ():
+        screen.say(sentence)
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
     if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
@@ -333,6 +328,26 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     for sentence in failure_lines(folder, rows, titles):
         screen.say(sentence)
     return FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED
+
+
+def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:
+    """Sentences on the best trials of a search: by one metric the first best, by several those that none other dominates."""
+    import numpy as np
+
+    from orchestrator.report.front import undominated
+
+    measured = [row for row in rows if all(row.get(name) is not None for name in tune.metrics)]
+    if not measured:
+        return [f"no finished trial has {' and '.join(map(repr, tune.metrics))}, so there is no best trial"]
+    points = np.array([[row[name] for name in tune.metrics] for row in measured]) * tune.signs
+    best = [row for row, is_best in zip(measured, undominated(points), strict=True) if is_best]
+    if len(tune.metrics) == 1:
+        return [f"best {tune.metrics[0]} {best[0][tune.metrics[0]]:.4g}: {titles[best[0]['id']]}"]
+    values = [", ".join(f"{name} {row[name]:.4g}" for name in tune.metrics) for row in best]
+    return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}:"] + [
+        f"  {value}: {titles[row['id']]}"
+        for value, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
+    ]
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:

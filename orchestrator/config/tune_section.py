@@ -6,6 +6,9 @@
       scheduler: {name: asha, grace_period: 3}  or a bare name
       search: {name: optuna, parallel: 4}       draws the random words of ``sweep``, ``samples`` times
 
+Several metrics (``metric: [validation_accuracy, mia_auc_worst]``) are searched for their front: what no other trial beats in
+one of them without being worse in another.
+
 The default metric is measured on validation examples (``data.validation_size``, ``data.validation_share``), so that the
 test set that is reported has chosen nothing. Another metric has to be named.
 
@@ -47,26 +50,39 @@ class MedianStopping(Config):
 
 
 class Optuna(Config):
-    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011)."""
+    """Optuna's samplers, for one metric or several."""
 
     name: Literal["optuna"] = "optuna"
     # A fixed number instead of what fits on the machine, so that the draws are the same everywhere.
+    sampler: Literal["tpe", "nsga2", "random"] = Field(
+        "tpe",
+        description="tree-structured Parzen estimator (Bergstra et al. 2011), NSGA-II (Deb et al. 2002), or random",
+    )
     parallel: int = Field(
         4, ge=1, description="trials that run at the same time and are drawn without each other's results"
     )
-    startup: int = Field(10, ge=1, description="random draws before the sampler uses results")
+    startup: int = Field(
+        10,
+        ge=1,
+        description="random draws before the sampler uses results; each generation of nsga2 has so many",
+    )
     seed: int = Field(0, ge=0, lt=2**32, description="seed of the draws; the runs have seeds of their own")
+
+
+Name = Annotated[str, Field(min_length=1)]
+Mode = Literal["max", "min"]
 
 
 class Tune(Config):
     """The section ``tune``; once it is read, ``mode`` is filled in."""
 
     # On the test set, the best of many trials is partly luck: its accuracy there would be too high to report.
-    metric: str = Field(
-        "validation_accuracy", min_length=1, description="the metric to compare trials by, a column of rounds.parquet"
+    metric: Name | Annotated[tuple[Name, ...], Field(min_length=2, max_length=4)] = Field(
+        "validation_accuracy",
+        description="the metric to compare trials by, a column of rounds.parquet, or a list of some",
     )
-    mode: Literal["max", "min"] | None = Field(
-        None, description="whether larger (max) or smaller (min) values are better; null: as the metric is declared"
+    mode: Mode | tuple[Mode, ...] | None = Field(
+        None, description="whether larger (max) or smaller (min) values are better; null: as each metric is declared"
     )
     scheduler: Annotated[Asha | MedianStopping, Field(discriminator="name")] | None = Field(
         None, description="what stops trials early, by name, with its fields"
@@ -80,9 +96,16 @@ class Tune(Config):
             return None
         return {"metric": self.metric, "mode": self.mode, **self.scheduler.model_dump()}
 
-    def best(self, values: Sequence[float]) -> int:
-        """The index of the best of ``values``."""
-        return values.index(max(values) if self.mode == "max" else min(values))
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that trials are compared by."""
+        return (self.metric,) if isinstance(self.metric, str) else self.metric
+
+    @property
+    def signs(self) -> tuple[int, ...]:
+        """Of each metric, 1 if larger values are better, else -1."""
+        modes = self.mode if isinstance(self.mode, tuple) else (self.mode,) * len(self.metrics)
+        return tuple(1 if mode == "max" else -1 for mode in modes)
 
 
 MODES = {"higher": "max", "lower": "min"}  # by the direction of a metric
@@ -107,21 +130,34 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
         section = {**section, **named}
     tune, problems = validate(Tune, section)
     if tune is not None:
-        mode: Any = tune.mode or MODES.get(metric(tune.metric).direction or "")
-        near = difflib.get_close_matches(tune.metric, metrics(), n=1, cutoff=TYPO)
-        if tune.metric not in metrics() and near:
-            sentence = f"no metric {format_value(tune.metric)}. Did you mean {near[0]!r}?"
-            problems.append(ConfigProblem(sentence, ("metric",)))
-        elif mode is None:
-            sentence = f"is missing; it must be 'max' or 'min', as nothing says which {tune.metric} is better"
+        given: Any = tune.mode if isinstance(tune.mode, tuple) else (tune.mode,) * len(tune.metrics)
+        if len(given) != len(tune.metrics):
+            sentence = f"must have one entry for each of the {len(tune.metrics)} metrics, got {len(given)}"
             problems.append(ConfigProblem(sentence, ("mode",)))
+            given = (None,) * len(tune.metrics)
+        modes = [
+            mode or MODES.get(metric(name).direction or "") for mode, name in zip(given, tune.metrics, strict=True)
+        ]
+        for name, mode in zip(tune.metrics, modes, strict=True):
+            near = difflib.get_close_matches(name, metrics(), n=1, cutoff=TYPO)
+            if name not in metrics() and near:
+                sentence = f"no metric {format_value(name)}. Did you mean {near[0]!r}?"
+                problems.append(ConfigProblem(sentence, ("metric",)))
+            elif mode is None:
+                sentence = f"is missing; it must be 'max' or 'min', as nothing says which {name} is better"
+                problems.append(ConfigProblem(sentence, ("mode",)))
+        if len(set(tune.metrics)) < len(tune.metrics):
+            problems.append(ConfigProblem("names a metric twice", ("metric",)))
+        if len(tune.metrics) > 1 and tune.scheduler:
+            sentence = f"stops trials by one metric, and there are {len(tune.metrics)}; use a search alone"
+            problems.append(ConfigProblem(sentence, ("scheduler",)))
         if tune.scheduler is None and tune.search is None:
             kinds = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
             problems.append(ConfigProblem(f"has no effect: it must name {kinds}"))
         if tune.search and find_spec("optuna") is None:
             sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
             problems.append(ConfigProblem(sentence, ("search",)))
-        tune = tune.model_copy(update={"mode": mode})
+        tune = tune.model_copy(update={"mode": modes[0] if isinstance(tune.metric, str) else tuple(modes)})
     return None if problems else tune, [problem.under("tune") for problem in problems]
 
 
@@ -133,12 +169,13 @@ def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
         sentence += f", got {tune.scheduler.grace_period}"
         problems.append(ConfigProblem(sentence, ("tune", "scheduler", "grace_period")))
     without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]
-    if without and tune.metric.startswith(VALIDATION):
+    validation = next((name for name in tune.metrics if name.startswith(VALIDATION)), None)
+    if without and validation:
         field = getattr(without[0].config, "VALIDATION", "")
         where = "" if len(without) == len(runs) else f" (in {len(without)} of {len(runs)} trials)"
         instead = "write tune.metric: accuracy to select on the reported test set, which every table then says"
-        sentence = f"must be more than 0 for {tune.metric}, which tune compares{where}; set it, or {instead}"
+        sentence = f"must be more than 0 for {validation}, which tune compares{where}; set it, or {instead}"
         if not field:
-            sentence = f"{without[0].name} sets no examples aside for {tune.metric}{where}; {instead}"
+            sentence = f"{without[0].name} sets no examples aside for {validation}{where}; {instead}"
         problems.append(ConfigProblem(sentence, ("base", "data", field) if field else ("tune", "metric")))
     return problems

@@ -87,7 +87,7 @@ def _tuned(sweep: Sweep, trials: list[TrialSpec]) -> list[str]:
         return []
     slots = [slot for trial in trials for slot in (trial.run.privacy, trial.run.training)]
     declared = [metric for slot in slots for metric in getattr(slot.module, "METRICS", ())]
-    return sentences(sweep.tune.metric, len(trials), any(metric.protects for metric in declared))
+    return sentences(sweep.tune.metrics, len(trials), any(metric.protects for metric in declared))
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:

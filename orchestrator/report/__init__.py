@@ -97,16 +97,24 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
     from orchestrator.report.figures.catalog import catalog, figures
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.frame import contrasts, tidy
+    from orchestrator.report.front import fronts
     from orchestrator.report.numbers import compare, published_csv, published_markdown
     from orchestrator.report.page import is_shown, page
-    from orchestrator.report.summary import attacks_markdown, csv_text, differences_markdown, summary_markdown
+    from orchestrator.report.summary import (
+        attacks_markdown,
+        csv_text,
+        differences_markdown,
+        front_markdown,
+        summary_markdown,
+    )
 
-    paired, compared = contrasts(results), compare(results)
+    paired, compared, undominated = contrasts(results), compare(results), fronts(results)
     frame = tidy(results, paired)
     tables = {
         "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
         "summary.md": summary_markdown(results, bool(paired)),
         "attacks.md": attacks_markdown(results),
+        "front.md": front_markdown(results, undominated) if undominated else "",
         "differences.md": differences_markdown(results, paired) if paired else "",
         "published.csv": published_csv(compared) if compared else "",
         "published.md": published_markdown(results, compared) if compared else "",

@@ -264,35 +264,37 @@ TRAINING = ("loss", "train_")  # how the names of metrics on training examples b
 
 def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
-    name = selection_metric(folder)
+    names = selection_metrics(folder)
     stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in epsilons())
-    return sentences(name, len(trials), stated) if name else []
+    return sentences(names, len(trials), stated) if names else []
 
 
-def selection_metric(folder: Path) -> str | None:
-    """The metric that the section ``tune`` of ``folder``/sweep.yaml compares, overrides included; None without a search."""
+def selection_metrics(folder: Path) -> Sequence[str]:
+    """The metrics that the section ``tune`` of ``folder``/sweep.yaml compares, overrides included; none without a search."""
     path = folder / "sweep.yaml"
     try:
         text = contents(path)
         tree = read(text, str(path)).changed(overrides(text)).value
     except ConfigError:
-        return None
+        return ()
     tune = tree.get("tune") if isinstance(tree, dict) else None
     if not isinstance(tune, dict) or not any(tune.get(kind) for kind in KINDS):
-        return None
-    return str(tune.get("metric") or Tune.model_fields["metric"].get_default())
+        return ()
+    compared = tune.get("metric") or Tune.model_fields["metric"].get_default()
+    return compared if isinstance(compared, list) else [str(compared)]
 
 
-def sentences(name: str, trials: int, epsilon: bool) -> list[str]:
-    """The lines for a search over ``trials`` trials by the metric ``name``; ``epsilon``: whether the sweep reports one.
+def sentences(names: Sequence[str], trials: int, epsilon: bool) -> list[str]:
+    """The lines for a search over ``trials`` trials by the metrics ``names``; ``epsilon``: whether the sweep reports one.
 
-    >>> sentences("validation_accuracy", 12, epsilon=False)
+    >>> sentences(["validation_accuracy"], 12, epsilon=False)
     ['tuned: hyperparameters chosen on validation accuracy over 12 trials']
     """
-    over, label = f"over {trials} trial{'s' if trials != 1 else ''}", metric(name).label
-    if name.startswith((VALIDATION, *TRAINING)):
+    over, label = f"over {trials} trial{'s' if trials != 1 else ''}", " and ".join(metric(name).label for name in names)
+    reported = [name for name in names if not name.startswith((VALIDATION, *TRAINING))]
+    if not reported:
         chosen = f"on {label} {over}"
-    elif metric(name).family in (ACCURACY, FAIRNESS):
+    elif any(metric(name).family in (ACCURACY, FAIRNESS) for name in reported):
         chosen = f"on the reported test set {over}: {label} is optimistic"
     else:
         chosen = f"on {label} {over}: its best value is optimistic"

@@ -19,6 +19,7 @@ from orchestrator.report import context, summary, verdicts
 from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS
 from orchestrator.report.frame import Contrast, main_metrics
+from orchestrator.report.front import fronts
 from orchestrator.report.numbers import SWEEP_HEAD, Number, sweep_cells
 from orchestrator.report.sentences import headline_risk, sentences_of
 from orchestrator.results.paths import Folder, TrialFolder
@@ -31,7 +32,7 @@ SECTIONS = (
     (
         "trade_off",
         "Risk against accuracy",
-        "One point for each setting, with intervals; good settings are below, on the right.",
+        "One point for each setting, with intervals; good settings are below, on the right. " + summary.FRONT_READING,
     ),
     (
         CLIENTS,
@@ -123,30 +124,36 @@ def _groups(results: Results, drawings: Mapping[str, str]) -> list[dict[str, Any
     groups = []
     for begin, title, note in SECTIONS:
         figures = {name: b64encode(svg.encode()).decode() for name, svg in drawings.items() if name.startswith(begin)}
-        table = {"audit": _audits, VERDICTS: _verdicts}.get(begin, lambda _: None)(results)
-        if figures or table:
+        tables = {"trade_off": _fronts, "audit": _audits, VERDICTS: _verdicts}.get(begin, lambda _: [])(results)
+        if figures or tables:
             anchor = begin.strip("_").replace("_", "-")
-            groups.append({"anchor": anchor, "title": title, "figures": figures, "note": note, "table": table})
+            groups.append({"anchor": anchor, "title": title, "figures": figures, "note": note, "tables": tables})
     return groups
 
 
-def _audits(results: Results) -> Grid | None:
-    """Claimed, estimated and certified value of each setting, and the verdict; None if no claim was audited."""
+def _fronts(results: Results) -> list[Grid]:
+    """Accuracy, risk, and the probability that no other setting dominates it, of the settings on the same data."""
+    tables = [summary.front_cells(results, front) for front in fronts(results)]
+    return [Grid(head, lines, range(len(head) - 3, len(head))) for head, lines in tables]
+
+
+def _audits(results: Results) -> list[Grid]:
+    """Claimed, estimated and certified value of each setting, and the verdict; nothing if no claim was audited."""
     measured = [audit for audit in context.audits(results) if results.has(audit.audits)]
     if not measured:
-        return None
+        return []
     entries = [metric(measured[0].audits), *measured]
     columns = [(entry.label, partial(summary.metric_cell, metric=entry, results=results)) for entry in entries]
     grid = _grid(results, [*columns, ("verdict", lambda setting: context.audited(setting) or context.DASH)])
-    return grid._replace(numbers=list(grid.numbers)[:-1])
+    return [grid._replace(numbers=list(grid.numbers)[:-1])]
 
 
-def _verdicts(results: Results) -> Grid | None:
-    """Every measured part of a published claim; None if there is none."""
+def _verdicts(results: Results) -> list[Grid]:
+    """Every measured part of a published claim; nothing if there is none."""
     parts = [
         (verdict.claim["text"], part) for verdict in verdicts.of(results) for part in verdict.parts if part.effect.n
     ]
-    return Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts]) if parts else None
+    return [Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts])] if parts else []
 
 
 def _details(paired: Sequence[Contrast], compared: Sequence[Number]) -> list[tuple[str, Grid]]:

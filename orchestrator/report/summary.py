@@ -17,6 +17,7 @@ from orchestrator.metric_names import families, metric
 from orchestrator.report import context
 from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, rows, text
 from orchestrator.report.frame import Contrast, power
+from orchestrator.report.front import Front
 from orchestrator.report.statistics import FEWEST, estimate, number, p_text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
 
@@ -182,6 +183,51 @@ def _section(title: str, lines: Sequence[str]) -> str:
     return "\n".join([f"## {title}", "", *(f"- {escape(line)}." for line in lines)]) if lines else ""
 
 
+# The front
+
+FRONT_READING = (
+    "A setting dominates another on the same data if it is better in accuracy or in risk and not worse in the other. The "
+    "last column is the probability with which none of the others does, as all means are drawn together from their t "
+    "distribution over the common partitions and seeds: from 0.95 on a setting is on the front, below 0.05 it is not, in "
+    "between that is open."
+)
+
+
+def front_cells(results: Results, front: Front) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells of a table of the settings on the same data, the most probable ones on the front first."""
+    entries = metric(front.accuracy), metric(front.risk)
+    head = [*key_labels(results.keys), *(entry.label for entry in entries), "on the front"]
+    lines = [
+        [
+            *(_values(results.keys, setting) or [WHOLE]),
+            *(metric_cell(setting, entry, results) for entry in entries),
+            number(share, 2) or context.DASH,
+        ]
+        for setting, share in front.ranked
+    ]
+    return head, lines
+
+
+def front_line(front: Front) -> str:
+    """What a table of `front_cells` does not say: the size of the front by chance, and its hypervolume."""
+    value, low, high = (number(end, 3) for end in front.volume)
+    interval = f" ({low} to {high})" if low else ""
+    return (
+        f"Of {len(front.settings)} equal settings, {number(front.by_chance, 1)} would be on the front by chance. The front's "
+        f"hypervolume, between accuracy 0 and risk 1, is {value}{interval}, rather too large, because the best of several are "
+        f"partly lucky; {front.repetitions} common repetitions."
+    )
+
+
+def front_markdown(results: Results, undominated: Sequence[Front]) -> str:
+    """The content of ``front.md``: a table for each group of settings on the same data."""
+    blocks = [f"# {escape(results.name)}: accuracy against risk", FRONT_READING]
+    for front in undominated:
+        head, lines = front_cells(results, front)
+        blocks += [markdown_table(head, lines, numbers=3), front_line(front)]
+    return "\n\n".join(blocks) + "\n"
+
+
 # Attacks
 
 Place = tuple[str, str, str]  # attack, target, metric
@@ -237,8 +283,8 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
 DIFFERENCES_READING = (
     "Each line compares a method with the baseline of its slot on the same partitions of the data and with the same seeds: "
     "mean difference, method minus baseline, over the pairs, with its 95 % interval and the p value of the paired t test. "
-    "Deals that are hard for all methods do not widen these intervals. The last column corrects p for the number of tests in "
-    "its family (Holm); below 0.05, a difference is significant. A family is what one method and its baseline in one "
+    "Partitions that are hard for all methods do not widen these intervals. The last column corrects p for the number of "
+    "tests in its family (Holm); below 0.05, a difference is significant. A family is what one method and its baseline in one "
     "setting are tested for: the headline's risk and the accuracy that belongs to it; apart from these, the metrics of one "
     "section of summary.md. Families are not corrected for one another. With fewer than three pairs the differences "
     "themselves are printed, without interval and p value."

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
+from functools import partial
 from typing import Any
 
 from orchestrator.config.run import trial_id
@@ -38,9 +39,16 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.tune, self.space, self.samples, self.folder = sweep.tune, sweep.space, sweep.samples, folder
         self.parallel, search = sweep.tune.search.parallel, sweep.tune.search
-        self.study = optuna.create_study(direction="maximize" if sweep.tune.mode == "max" else "minimize")
-        self.guided = optuna.samplers.TPESampler(seed=search.seed, n_startup_trials=search.startup)
-        self.random = optuna.samplers.RandomSampler(seed=search.seed)
+        directions: list[Any] = ["maximize" if sign > 0 else "minimize" for sign in sweep.tune.signs]
+        self.study = optuna.create_study(directions=directions)
+        samplers = optuna.samplers
+        self.random = samplers.RandomSampler(seed=search.seed)
+        guided: dict[str, Any] = {
+            "tpe": partial(samplers.TPESampler, n_startup_trials=search.startup),
+            "nsga2": partial(samplers.NSGAIISampler, population_size=max(2, search.startup)),
+            "random": samplers.RandomSampler,
+        }
+        self.guided = guided[search.sampler](seed=search.seed)
         self._example = sweep.runs[0]
         self.distributions = {axis.key: _distribution(axis) for axis in sweep.space.axes}
         self.specs: list[TrialSpec] = []
@@ -97,10 +105,12 @@ class Search:
         record = read_record(self.folder.trial(spec.id)) or {}
         if not (has_ended(record, self.tune) or (record and spec.id in self.over)):
             return False
-        value = record["metrics"].get(self.tune.metric)
-        measured = isinstance(value, int | float) and math.isfinite(value)
+        values = [record["metrics"].get(name) for name in self.tune.metrics]
+        measured = all(isinstance(value, int | float) and math.isfinite(value) for value in values)
         if record["status"] == "finished" and measured:
-            self.study.tell(optuna_trial, float(value))
+            self.study.tell(optuna_trial, list(map(float, values)))
+        elif len(values) > 1:  # Optuna cannot rank such a trial
+            self.study.tell(optuna_trial, state=TrialState.FAIL)
         else:  # a trial without a value, for example a diverged one, counts as worse than all trials with one
             stopped = record.get("stopped") or {}
             if stopped.get("value") is not None:

@@ -59,7 +59,8 @@ class StoppingScheduler(FIFOScheduler):
         """Set up the scheduler of the section ``tune``; ``longest`` is the number of rounds of the longest trial."""
         super().__init__()
         self.goal, chosen = goal, goal.scheduler
-        assert chosen is not None
+        assert chosen is not None and isinstance(goal.metric, str)
+        self.name = goal.metric
         common: dict[str, Any] = {"time_attr": ROUNDS, "metric": goal.metric, "mode": goal.mode}
         common["grace_period"] = chosen.grace_period
         if isinstance(chosen, Asha):
@@ -86,13 +87,13 @@ class StoppingScheduler(FIFOScheduler):
         """
         handle, decision = TrialHandle(trial), TrialScheduler.CONTINUE
         for row in rows:
-            value = row.get(self.goal.metric)
+            value = row.get(self.name)
             if value is None or value != value or (trial in self.last and row["round"] <= self.last[trial][0]):
                 continue
             if trial not in self.last:
                 self.inner.on_trial_add(None, handle)
             self.last[trial] = (row["round"], float(value))
-            result = {ROUNDS: row["round"] + 1, self.goal.metric: float(value)}
+            result = {ROUNDS: row["round"] + 1, self.name: float(value)}
             decision = self.inner.on_trial_result(None, handle, result)
             if decision == TrialScheduler.STOP:
                 break

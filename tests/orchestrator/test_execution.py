@@ -14,6 +14,7 @@ from rich.console import Console
 from orchestrator import FINISHED, INTERRUPTED, commands
 from orchestrator.commands import Choices, Work, prepare
 from orchestrator.config.sweep_file import parse_sweep
+from orchestrator.config.tune_section import Optuna, Tune
 from orchestrator.tracking.screen import Screen
 
 TINY = """
@@ -68,3 +69,19 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     assert commands.execute(work) == code
     assert ("the same command resumes from there" in terminal.getvalue()) == broken
     assert alive == ([True] if broken else [True, False]) and not screen.live.is_started
+
+
+@pytest.mark.parametrize(
+    ("metric", "lines"),
+    [
+        ("accuracy", ["best accuracy 0.9: b"]),
+        (("accuracy", "violations"), ["2 of 3", "  accuracy 0.7", "  accuracy 0.9"]),
+    ],
+)
+def test_the_best_trials_of_a_search_are_one_or_a_front(metric: str | tuple[str, ...], lines: list[str]) -> None:
+    tune = Tune(metric=metric, mode="max" if isinstance(metric, str) else ("max", "min"), search=Optuna())
+    values = {"a": (0.7, 1), "b": (0.9, 2), "c": (0.8, 3), "d": (None, 0)}
+    rows = [{"id": key, "accuracy": accuracy, "violations": v} for key, (accuracy, v) in values.items()]
+    printed = commands._best(tune, rows, {key: key for key in values})
+    assert [line.startswith(start) for line, start in zip(printed, lines, strict=True)] == [True] * len(lines)
+    assert len(commands._best(tune, rows[3:], {})) == 1

@@ -6,6 +6,7 @@ Which risk is shown depends on what the sweep measured, and on what the attacks 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from orchestrator.report.context import full_label
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point, by_method
+from orchestrator.report.front import Front, fronts
 from orchestrator.report.risks import accuracy_of, risks
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR
@@ -22,6 +24,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+RING: dict[str, Any] = {
+    "marker": "o",
+    "markersize": 17,
+    "markerfacecolor": "none",
+    "linestyle": "none",
+    "color": drawing.GRAY,
+}
+# Around a mean: the settings on the front, what their ring looks like, and which they are.
+RINGS: tuple[tuple[str, dict[str, Any], Callable[[Front], list[Setting]]], ...] = (
+    ("dominated by none (95 %)", {"markeredgewidth": 1.6}, lambda front: front.sure),
+    ("perhaps dominated by none", {"markeredgewidth": 0.7, "markersize": 14}, lambda front: front.possible),
+)
 LARGEST, SMALLEST, STEP = 11, 7, 1  # sizes of marks: of marks at the same place, the later is smaller and lies above
 
 
@@ -36,11 +50,14 @@ def trade_off(arr: Arrangement) -> Figure | None:
     width = 3.7 if across > 1 else 6.0
     headings = [arr.panel_label(panel) for panel, *_ in panels]
     figure, axes = drawing.grid(arr, "Risk against accuracy of the final models", headings, across, width)
+    undominated = fronts(arr.results)
     for ax, (panel, risk, _) in zip(axes, panels, strict=True):
         _panel(ax, arr, panel, risk)
+        _front(ax, arr, panel, [front for front in undominated if front.risk == risk])
     drawing.same_scale(axes, [row for *_, row in panels])
     names = [risk for row in rows for risk in row]
-    return drawing.legend(figure, [*_handles(arr), *drawing.chance_handles(arr, names)], _note(arr, names))
+    rings = [drawing.stroke(words, **RING | style) for words, style, of in RINGS if any(map(of, undominated))]
+    return drawing.legend(figure, [*_handles(arr), *rings, *drawing.chance_handles(arr, names)], _note(arr, names))
 
 
 def _told_apart(arr: Arrangement) -> Arrangement:
@@ -91,6 +108,19 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
     label = metric(risk).label + ("" if metric(risk).protects else " (fraction)")
     ax.set_xlabel(f"{full_label(accuracy)} (fraction), better →", fontsize=drawing.BODY)
     ax.set_ylabel(textwrap.fill(f"← better, {label}", int(drawing.HEIGHT * drawing.PER_INCH)), fontsize=drawing.BODY)
+
+
+def _front(ax: Axes, arr: Arrangement, panel: Point, undominated: list[Front]) -> None:
+    """Put a ring around the settings of which none is better in both, and join those of which that is sure."""
+    here = {trial["id"] for of, *_, cell in arr.cells() if of == panel for trial in cell.trials}
+    for front in undominated:
+        for _, style, of in RINGS:
+            settings = [setting for setting in of(front) if here & {trial["id"] for trial in setting.finished}]
+            means = [(s.estimate(front.accuracy).mean, s.estimate(front.risk).mean) for s in settings]
+            for mean in means:
+                ax.plot(*mean, **RING | style | {"zorder": 3})
+            if of(front) == front.sure and len(means) > 1:
+                ax.plot(*zip(*sorted(means), strict=True), color=drawing.GRAY, linewidth=1, zorder=1.5)
 
 
 def _pairs(cell: Setting, accuracy: str, risk: str) -> list[tuple[float, float]]:

@@ -59,6 +59,26 @@ def test_the_default_goal_is_the_accuracy_on_validation_examples(tmp_path: Path)
         assert tune and tune.mode == mode
 
 
+def test_several_metrics_have_a_mode_each_and_no_scheduler(tmp_path: Path) -> None:
+    several = "tune: {metric: [accuracy, violations], search: optuna}\n"
+    tune = load(DRAWN + several, tmp_path).tune
+    assert tune and tune.metrics == ("accuracy", "violations") and tune.mode == ("max", "min") and tune.signs == (1, -1)
+    tune = load(DRAWN + several, tmp_path, "tune.mode=[max, max]", "tune.search.sampler=nsga2").tune
+    assert tune and tune.signs == (1, 1)
+    for change, key in (
+        ("tune.mode=[max]", "mode"),
+        ("tune.metric=[accuracy, acuracy_minority]", "metric"),
+        ("tune.metric=[accuracy, own_metric]", "mode"),
+        ("tune.metric=[accuracy, accuracy]", "metric"),
+        ("tune.metric=[accuracy]", "metric"),
+        ("tune.scheduler=asha", "scheduler"),
+        ("tune.search.sampler=cmaes", "sampler"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            load(DRAWN + several, tmp_path, change)
+        assert key in ".".join(map(str, refused.value.problems[0].key)), change
+
+
 @pytest.mark.parametrize(
     ("change", "field", "more"),
     [

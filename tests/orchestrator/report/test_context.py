@@ -14,7 +14,7 @@ from rich.console import Console
 from orchestrator.report.context import (
     guarantee_lines,
     refuted,
-    selection_metric,
+    selection_metrics,
     sentences,
     trial_notes,
     tuned_sentences,
@@ -162,15 +162,16 @@ def tuned(folder: Path, ending: str, epsilon: str = "") -> Path:
         ("tune: {search: {name: optuna}}\n", "validation_accuracy"),
         ("tune: {metric: accuracy, mode: max, scheduler: asha}\n", "accuracy"),
         ("tune: {scheduler: asha}\n\n# --set base.rounds=3\n# --set tune.metric=accuracy\n", "accuracy"),
-        ("tune: {scheduler: asha}\n# --set tune.scheduler=null\n", None),
+        ("tune: {scheduler: asha}\n# --set tune.scheduler=null\n", []),
         ("\n# --set tune={scheduler: asha, metric: violations}\n", "violations"),
-        ("", None),
-        ("# --set tune.scheduler=asha\nsamples: 3\n", None),  # a remark of the file's own
-        ("tune: [", None),
+        ("tune: {metric: [loss, violations], search: optuna}\n", ["loss", "violations"]),
+        ("", []),
+        ("# --set tune.scheduler=asha\nsamples: 3\n", []),  # a remark of the file's own
+        ("tune: [", []),
     ],
 )
-def test_the_goal_is_read_from_the_results_folder(tmp_path: Path, ending: str, metric: str | None) -> None:
-    assert selection_metric(tuned(tmp_path / "s", ending)) == metric
+def test_the_goal_is_read_from_the_results_folder(tmp_path: Path, ending: str, metric: str | list[str]) -> None:
+    assert list(selection_metrics(tuned(tmp_path / "s", ending))) == ([metric] if isinstance(metric, str) else metric)
     assert tuned_sentences(tmp_path, [{"epsilon": 1.0}]) == []  # without a sweep file nothing is said
 
 
@@ -186,8 +187,8 @@ def test_the_goal_is_read_from_the_results_folder(tmp_path: Path, ending: str, m
     ],
 )
 def test_what_is_said_depends_on_what_was_looked_at(metric: str, chosen: str) -> None:
-    assert sentences(metric, 6, epsilon=True) == [f"tuned: hyperparameters chosen {chosen}", EPSILON]
-    assert len(sentences(metric, 6, epsilon=False)) == 1
+    assert sentences([metric], 6, epsilon=True) == [f"tuned: hyperparameters chosen {chosen}", EPSILON]
+    assert len(sentences([metric], 6, epsilon=False)) == 1
 
 
 @pytest.mark.parametrize("epsilon", ["epsilon", "epsilon_example"])

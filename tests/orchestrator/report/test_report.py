@@ -11,7 +11,7 @@ from orchestrator.report import NoResultsError, write_page, write_report
 from orchestrator.results.log import MANIFEST, Log
 from tests.support.synthetic_results import seal, write_sweep
 
-TABLES = ["summary.csv", "summary.md", "differences.md", "published.csv", "published.md"]
+TABLES = ["summary.csv", "summary.md", "front.md", "differences.md", "published.csv", "published.md"]
 SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
 
 
@@ -27,8 +27,8 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_tables_come_first_and_every_file_exists(folder: Path, files: list[Path]) -> None:
-    assert [file.name for file in files[:5]] == TABLES
-    assert {file.suffix for file in files[5:-1]} == {".png"}
+    assert [file.name for file in files[: len(TABLES)]] == TABLES
+    assert {file.suffix for file in files[len(TABLES) : -1]} == {".png"}
     assert files[-1].name == "mnist-short.html"
     assert all(file.parent == folder / "report" and file.stat().st_size > 100 for file in files)
     assert sorted((folder / "report").iterdir()) == sorted([*files, folder / "report" / MANIFEST])

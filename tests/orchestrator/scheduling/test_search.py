@@ -157,6 +157,30 @@ def median_of_the_later_draws(folder: Path, tune: str) -> float:
     return sorted(spec.run.training.config.lr for spec in found.specs[15:])[7]
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
+def test_a_search_of_two_metrics_is_replayed_and_comes_nearer_to_the_front(tmp_path: Path, sampler: str) -> None:
+    """Accuracy is best at a learning rate of 0.2 and risk at 0.6: between them no trial dominates another."""
+    from orchestrator.scheduling.search import Search
+
+    section = "{metric: [accuracy, mia_auc_worst], search: {name: optuna, sampler: tpe, parallel: 1, startup: 8}}"
+    section = section.replace("tpe", sampler)
+    path = tmp_path / "x.yaml"
+    path.write_text(PLANTED.replace("samples: 30", "samples: 48") + f"tune: {section}\n")
+    sweep, folder = load_sweep(path), Folder(tmp_path / "results")
+    drawing = Search(sweep, folder)
+    while spec := drawing.draw():
+        lr, trial = spec.run.training.config.lr, folder.trial(spec.id)
+        metrics = {"accuracy": 1 - abs(lr - 0.2), "mia_auc_worst": abs(lr - 0.6)}
+        if len(drawing.specs) == 5:  # as if it had diverged
+            metrics.pop("accuracy")
+        seal(trial.path, {"status": "finished", "metrics": metrics})
+    between = [0.2 <= spec.run.training.config.lr <= 0.6 for spec in drawing.specs]
+    assert len(between) == 48
+    if sampler == "tpe":  # crossing single values over makes no new ones
+        assert sum(between[24:]) / 24 > 0.55  # by chance 0.4
+    assert [spec.id for spec in Search(sweep, folder).replay()] == [spec.id for spec in drawing.specs]
+
+
 def test_the_draws_follow_validation_and_not_the_test_set(tmp_path: Path) -> None:
     search_only = "{search: {name: optuna, parallel: 1, startup: 5}}"
     assert median_of_the_later_draws(tmp_path / "default", search_only) > 0.65

@@ -1,0 +1,160 @@
+"""Accuracy against exposure: which settings no other one beats in both, how sure that is, and how good their front is.
+
+Setting A dominates B if it has the higher accuracy and the lower risk, or one of the two and as much of the other. Means
+are uncertain, so a setting is on the front with a probability: the share of draws in which no other setting dominates it,
+where all means of all settings are drawn together,
+
+    m* = m + sqrt((n - 1) / v) X' z / sqrt(n (n - 1)),      z ~ N(0, 1)^n,  v ~ chi^2(n - 1),
+
+with X [n, values] the centered values of the n repetitions (partition and seed) that all settings have. What settings have
+in common on a partition stays in common, as in a paired test, and each mean alone has the t interval of the tables. (A
+bootstrap of five seeds is narrower than that.) Only settings on the same data are compared: those that differ in an algorithm.
+
+Of N equal settings, 1 + 1/2 + ... + 1/N are on the front by chance. The hypervolume is the area that the front dominates,
+between accuracy 0 and risk 1; the best of many settings is partly luck, so it is too large rather than too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report.data import Results, Setting, repeat, text
+from orchestrator.report.risks import main_risk
+from orchestrator.report.statistics import CONFIDENCE, FEWEST, NAN
+from orchestrator.report.vocabulary import ALGORITHM
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Doubles = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+DRAWS, SEED = 4000, 0  # of means; a share of 95 % is exact to half a point
+ALGORITHM_PARTS = tuple(f"{slot.removesuffix('name')}" for slot in ALGORITHM)  # begin the keys of an algorithm's fields
+
+
+@dataclass(frozen=True)
+class Front:
+    """Settings on the same data in the plane of accuracy and risk.
+
+    Attributes:
+        accuracy, risk: the metrics.
+        settings: those that have both in every common repetition, at least two.
+        repetitions: how many repetitions they have in common.
+        probability: [settings] with which each is on the front; NaN with fewer than three repetitions.
+        volume: the hypervolume of the means, with the ends of its 95 % interval.
+        by_chance: how many of so many equal settings are on the front.
+    """
+
+    accuracy: str
+    risk: str
+    settings: tuple[Setting, ...]
+    repetitions: int
+    probability: tuple[float, ...]
+    volume: tuple[float, float, float]
+    by_chance: float
+
+    @property
+    def sure(self) -> list[Setting]:
+        """The settings that nobody dominates, with 95 %."""
+        return [setting for setting, share in self._shares() if share >= CONFIDENCE]
+
+    @property
+    def possible(self) -> list[Setting]:
+        """The settings of which neither that nor the contrary is known with 95 %."""
+        return [setting for setting, share in self._shares() if 1 - CONFIDENCE < share < CONFIDENCE]
+
+    @property
+    def ranked(self) -> list[tuple[Setting, float]]:
+        """The settings with their probabilities, the largest first."""
+        return sorted(self._shares(), key=lambda pair: -pair[1])
+
+    def _shares(self) -> list[tuple[Setting, float]]:
+        return list(zip(self.settings, self.probability, strict=True))
+
+
+def fronts(results: Results) -> list[Front]:
+    """The front of each group of settings on the same data, in the risk of the headline; empty without a rate at risk."""
+    chosen = main_risk(results)
+    if chosen is None or not chosen[1]:
+        return []
+    at = [place for place, key in enumerate(results.keys) if not f"{key}.".startswith(ALGORITHM_PARTS)]
+    groups: dict[tuple[str, ...], list[Setting]] = {}
+    for setting in results.settings:
+        groups.setdefault(tuple(text(setting.values[place]) for place in at), []).append(setting)
+    return [front for group in groups.values() if (front := front_of(group, chosen[1], chosen[0]))]
+
+
+def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | None:
+    """The front of ``settings``, of which those without a finished trial are left out; None if fewer than two are left."""
+    import numpy as np
+
+    values = {place: _repetitions(setting, accuracy, risk) for place, setting in enumerate(settings)}
+    values = {place: rows for place, rows in values.items() if rows}
+    common = sorted(set.intersection(*map(set, values.values()))) if values else []
+    if len(values) < 2 or not common:
+        return None
+    # [repetitions, settings, 2]: accuracy, and the risk that is not there; both are better if higher.
+    points = np.array([[rows[run] for rows in values.values()] for run in common]) * [1, -1] + [0, 1]
+    mean, n = points.mean(axis=0), len(points)
+    probability, ends = np.full(len(values), NAN), (NAN, NAN)
+    if n >= FEWEST:
+        drawn = draw_means(points, DRAWS, np.random.default_rng(SEED))
+        probability = undominated(drawn).mean(axis=0)
+        tail = (1 - CONFIDENCE) / 2
+        ends = tuple(np.quantile(hypervolume(drawn), (tail, 1 - tail)).tolist())
+    by_chance = sum(1 / (place + 1) for place in range(len(values)))
+    chosen = tuple(settings[place] for place in values)
+    return Front(accuracy, risk, chosen, n, tuple(probability.tolist()), (float(hypervolume(mean)), *ends), by_chance)
+
+
+def _repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Any, tuple[float, float]]:
+    """Accuracy and risk of each finished repetition that has both."""
+    pairs = {repeat(trial): (trial.get(accuracy), trial.get(risk)) for trial in setting.finished}
+    return {run: (float(x), float(y)) for run, (x, y) in pairs.items() if x is not None and y is not None}
+
+
+def draw_means(points: Doubles, draws: int, rng: np.random.Generator) -> Doubles:
+    """Draw the means of ``points`` [n, settings, objectives] together, as the module says: [draws, settings, objectives]."""
+    import numpy as np
+
+    n, mean = len(points), points.mean(axis=0)
+    scale = np.sqrt((n - 1) / rng.chisquare(n - 1, draws) / (n * (n - 1)))
+    normals = rng.standard_normal((draws, n))
+    return np.asarray(mean + np.einsum("d,dn,nso->dso", scale, normals, points - mean))
+
+
+def undominated(points: Doubles) -> Bools:
+    """Return which of ``points`` [..., settings, objectives] no other one of its draw dominates; higher is better.
+
+    >>> import numpy as np
+    >>> undominated(np.array([[1.0, 3], [2, 2], [3, 1], [1, 2], [3, 1]])).tolist()  # equal points dominate neither
+    [True, True, True, False, True]
+    """
+    import numpy as np
+
+    dominated = np.zeros(points.shape[:-1], bool)
+    for place in range(points.shape[-2]):  # one after another, as a grid can have hundreds
+        other = points[..., place : place + 1, :]
+        dominated |= (other >= points).all(axis=-1) & (other > points).any(axis=-1)
+    return ~dominated
+
+
+def hypervolume(points: Doubles) -> Doubles:
+    """The area between the origin and ``points`` [..., settings, 2], of which both coordinates are better if higher: [...].
+
+    >>> import numpy as np
+    >>> front = 4 - np.array([[1.0, 3], [2, 2], [3, 1]])  # to be small in both, with the reference (4, 4)
+    >>> float(hypervolume(front)), float(hypervolume(np.vstack([front, [[1, 1]]])))  # (3, 3) is dominated
+    (6.0, 6.0)
+    """
+    import numpy as np
+
+    order = np.argsort(-points[..., 0], axis=-1)
+    best_first = np.take_along_axis(points, order[..., None], axis=-2).clip(0)
+    x, y = best_first[..., 0], best_first[..., 1]
+    height = np.maximum.accumulate(y, axis=-1)
+    return np.asarray((x * np.diff(height, axis=-1, prepend=0)).sum(axis=-1))
