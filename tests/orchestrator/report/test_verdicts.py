@@ -267,8 +267,8 @@ def test_a_sweep_has_the_verdicts_of_its_claims_on_its_page_and_in_mlflow(
 ) -> None:
     judged = {one.claim["claim"]: rule.words(one) for one in rule.of(har)}
     assert judged["finp/loss_cov"] == "all examples: supported; 20 examples: not tested"
-    grid = page._verdicts(har)
-    assert grid and {len(line) for line in grid.lines} == {len(grid.head)} and page._verdicts(grouped.results) is None
+    (grid,) = page._verdicts(har)
+    assert {len(line) for line in grid.lines} == {len(grid.head)} and page._verdicts(grouped.results) == []
     figure = catalog()["verdicts"](arrange(har) or pytest.fail("nothing to draw"))
     assert figure is not None and len(figure.axes[0].get_yticklabels()) == len(grid.lines)
     real = rule.of(har)
