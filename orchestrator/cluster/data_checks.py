@@ -6,14 +6,15 @@ A reader or a split that fails, or returns what it must not, is refused like the
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from algorithms.interfaces import Run
 from attacks.interfaces import Attack
 from datasets.components import Component
-from datasets.federation import DataError, Source
+from datasets.federation import DataError, Examples, Source
 from datasets.interfaces import SourceContract
 from datasets.source_checks import source_problems
 from orchestrator.config.errors import ConfigProblem
@@ -80,6 +81,20 @@ def _unattackable(run: Run, source: Source) -> list[str]:
     attacks = [(at, it) for at, it in enumerate(run.attacks) if it.module.data_problems is not Attack.data_problems]
     if not attacks:
         return []
+    sentences = _lacking(run, attacks, _thumbnails(source))
+    return sentences and _lacking(run, attacks, source)  # a split of the user's own may look at what images show
+
+
+def _thumbnails(source: Source) -> Source:
+    """The data set with one pixel of each image, so that it is partitioned in a moment: attacks lack examples, not pixels."""
+    if source.train.x.ndim != 4:
+        return source
+    train, test = (Examples(part.x[..., :1, :1], part.y) for part in (source.train, source.test))
+    return replace(source, train=train, test=test)
+
+
+def _lacking(run: Run, attacks: Sequence[tuple[int, Component[Any, Any]]], source: Source) -> list[str]:
+    """What attacks, with their places in the list, lack in the partition of a data set, or why there is none."""
     seed = partition_seed(run)
     try:
         data = run.split.module.partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))

@@ -53,11 +53,19 @@ def test_with_a_stand_in_or_without_a_paired_test_nothing_is_missing_and_each_pa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert problems(tmp_path, shadow=0, replicas=0) == []
-    seeds = []
-    real = data_checks._unattackable
-    monkeypatch.setattr(data_checks, "_unattackable", lambda run, source: seeds.append(run.seed) or real(run, source))
+    partitions = []
+    real = data_checks._lacking
+
+    def lacking(run, attacks, source):
+        partitions.append((run.seed, source.train.x.shape[2:]))
+        return real(run, attacks, source)
+
+    monkeypatch.setattr(data_checks, "_lacking", lacking)
     assert problems(tmp_path, shadow=100, replicas=8) == []
-    assert seeds == [0, 1]  # of four trials
+    assert partitions == [(0, (1, 1)), (1, (1, 1))]  # of four trials
+    partitions.clear()
+    assert problems(tmp_path, shadow=0, replicas=8)
+    assert partitions[:2] == [(0, (1, 1)), (0, (8, 8))]  # nothing is refused for what one pixel of each image shows
 
 
 def test_a_trainer_without_examples_to_learn_from_is_refused_with_its_line(tmp_path: Path) -> None:
