@@ -131,6 +131,12 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     )
 
 
+def in_full_precision(run: Run) -> Run:
+    """Return a run whose training declares a reduced precision as it is in float32."""
+    config = run.training.config.model_copy(update={"precision": "float32"})
+    return replace(run, training=replace(run.training, config=config))
+
+
 def seconds_of(work: Callable[[], Any]) -> float:
     """Return the seconds that a call takes; while other programs have the processor, they do not count."""
     started, before = time.perf_counter(), time.process_time()
