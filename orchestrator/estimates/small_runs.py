@@ -29,7 +29,8 @@ from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
 EACH = 1.0  # seconds of the tries of one step; the first and smallest may take longer
-LIMIT = 6.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
+LOADING = 3.0  # seconds of a first try that is done again, because most of them may be those of loading code
+LIMIT = 5.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
 GROWTH = 4  # how many times as long a try is expected to take as the one before, with twice the clients and examples
 CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
 MOST_STEPS = 8  # products with the Hessian, of a search that is then taken to need half of those that it may make
@@ -63,8 +64,11 @@ class SmallRuns:
             most = max(run.training.config.block_size, MOST_EXAMPLES // config.examples_per_client)
             run = replace(run, data=replace(run.data, config=config.model_copy(update={"clients": min(clients, most)})))
         root, load = self.root_of(run), run.data.module.load
-        source, loading = self._timed("source", repr((run.data, root)), lambda: load(run.data.config, root, True))
-        data, dealing = self._timed("data", federation_key(run, root), lambda: partition_data(run, root, source))
+        set_, key = repr((run.data, root)), federation_key(run, root)
+        if self.spent >= LIMIT and self._latest.get("source", ("",))[0] == set_ and "data" in self._latest:
+            key = self._latest["data"][0]  # another partition of the same examples
+        source, loading = self._timed("source", set_, lambda: load(run.data.config, root, True))
+        data, dealing = self._timed("data", key, lambda: partition_data(run, root, source))
         return data, loading + dealing * clients / run.data.config.clients
 
     def _timed(self, kind: str, key: str, make: Callable[[], Any]) -> tuple[Any, float]:
@@ -72,7 +76,8 @@ class SmallRuns:
         if self._latest.get(kind, ("",))[0] != key:
             self._latest.pop(kind, None)  # two at a time may not fit into memory
             started = time.perf_counter()
-            self._latest[kind] = key, make(), time.perf_counter() - started
+            self._latest[kind] = key, make(), (seconds := time.perf_counter() - started)
+            self.spent += seconds
         return self._latest[kind][1:]
 
     def rate(self, run: Run, data: Federation) -> counts.Rate:
@@ -166,22 +171,25 @@ class Small:
         torch.set_num_threads(self.run.training.config.threads)
         most = self.run.training.config.block_size if block.trains_together(self.run) else 1
         clients = {"train": most, "curve": 1}.get(step, CLIENTS)
-        each, size, spent = list[float](), 1, 0.0
+        each, size, spent, loaded = list[float](), 1, 0.0, False
         while True:
             small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
             try:
                 units, work = getattr(self, step)(small, *filter(None, [attack]))
                 seconds = seconds_of(work)
-                if not each and seconds < EACH:  # the very first call also loads code, which counts where it is short
-                    seconds = seconds_of(work)
-                each.append(seconds / units)
-                whole = time.perf_counter() - started
-                spent += whole
-                if small is self.data or spent + GROWTH * whole > EACH:
-                    return min(each)
             except DataError:
                 if small is self.data:
                     raise
+                size *= 2
+                continue
+            whole = time.perf_counter() - started
+            if not loaded and whole < LOADING:  # the very first try also loads code, which is no part of a step
+                loaded = True
+                continue
+            each.append(seconds / units)
+            spent += whole
+            if small is self.data or spent + GROWTH * whole > EACH:
+                return min(each)
             size *= 2
 
     @cached_property
