@@ -241,7 +241,7 @@ def bounds(joint: Doubles) -> tuple[float, float, float]:
 def guessed(
     name: str, secret: Ints, history: Ints, exchanged: Ints, half: Ints
 ) -> tuple[Doubles, dict[str, float], list[Measure]]:
-    """Return who was guessed [clients], the metrics, and rows of measures; ``exchanged`` [permutations, clients] is by chance."""
+    """Return who was guessed [clients], metrics and measures; ``exchanged`` [permutations, clients] are histories by chance."""
     n, sizes = len(secret), (int(history.max()) + 1, int(secret.max()) + 1)
     bayes, prior, bits = bounds(counts(history, secret, *sizes) / n)
     permuted = np.array([bounds(counts(other, secret, *sizes) / n) for other in exchanged])

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
 from algorithms.core.messages import BlockResult, Doubles, Ints, Weights
-from algorithms.interfaces import Run
 from algorithms.engine.round import under
+from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound
 from datasets.components import Component
 from datasets.federation import Federation

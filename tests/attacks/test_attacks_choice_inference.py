@@ -1,8 +1,8 @@
-"""What choices reveal: the Bayes bounds, intervals of the weight of risk against brute force, and chance where nothing is told."""
+"""What choices reveal: Bayes bounds, intervals of the weight of risk against brute force, chance where nothing is told."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -120,7 +120,7 @@ def test_guesses_by_a_slow_loop(seed, clients, histories, secrets):
 
 def slow_summary(choices):
     present = [int(j) for j in choices if j >= 0]
-    moves = sum(a != b for a, b in zip(present, present[1:], strict=False))
+    moves = sum(a != b for a, b in pairwise(present))
     return (present[0], present[-1], moves > (present[0] != present[-1])) if present else None
 
 
@@ -282,8 +282,4 @@ def test_whoever_sees_models_alone_does_not_see_choices():
     run = run_of(clustering=clustered(), attacks=["choice_inference"], server_sees="sum")
     assert resolve(run).server_sees == "sum"
     with pytest.raises(ConfigError):
-        resolve(replace_value(run, "models"))
-
-
-def replace_value(run, sight):
-    return run | {"server_sees": sight}
+        resolve(run | {"server_sees": "models"})
