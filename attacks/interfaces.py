@@ -1,9 +1,10 @@
-"""The contracts of the four kinds of attacks, their inputs and their results.
+"""The contracts of the five kinds of attacks, their inputs and their results.
 
 * On models: the cluster models as the server sends them out at the start of a round, and after the last one.
 * On updates: the clients' trained models before they are aggregated.
 * By replicas: whole federations that are trained in addition to the run and compared.
 * By halves: replicas of the run, each trained on a random half of every client's examples.
+* On choices: which of the server's models every client trained, round after round.
 
 An attack lists its kinds in ``KINDS``; it may have several.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.choices import Preferences
 from algorithms.core.messages import Doubles, Floats, Ints, Weights
 from algorithms.interfaces import AttackContract, ComponentContract, Metrics, Outcome, Problems, Run
 from attacks.metrics.client_risk import Attacked
@@ -158,6 +160,33 @@ class Answers:
     numbers: Ints | None = None  # [replicas] some missing where pairs diverged; None: 0, 1, 2, ...
 
 
+@dataclass(frozen=True, eq=False)
+class SeenChoice:
+    """What can be known of the clients' choice of a model in a round in which they were free to choose.
+
+    ``instead(clients, weights)`` returns the models [k] that k clients would have chosen if each alone had had another weight
+    of risk [k], all else being as it was.
+    """
+
+    chosen: Ints  # [clients] the model that each client trained, -1: it took no part
+    preferences: Preferences  # the truth, which nobody but the clients knows
+    instead: Callable[[Ints, Doubles], Ints]
+    kept: Mapping[str, NDArray[Any]]  # what the attack returned for the last choice; empty before the first
+
+
+@dataclass(frozen=True, eq=False)
+class SeenChoices:
+    """All choices of a finished run, of the initialization that was kept."""
+
+    data: Federation
+    choices: NDArray[
+        np.int16
+    ]  # [rounds, clients] as in `SeenChoice`, without the rounds in which models were dealt out
+    preferences: Preferences
+    stream: Stream
+    kept: Mapping[str, NDArray[Any]]  # what the attack returned for the last choice
+
+
 class ShadowJob(Protocol):
     """One shadow model to be trained: a frozen dataclass of everything that it depends on."""
 
@@ -265,7 +294,7 @@ class Attack(AttackContract, ComponentContract, Protocol):
     If it attacks models or updates, its ``Config`` has a field ``every``, the rounds from one attack to the next.
     """
 
-    KINDS: tuple[Literal["models", "updates", "replicas", "halves"], ...]
+    KINDS: tuple[Literal["models", "updates", "replicas", "halves", "choices"], ...]
     SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, as in ``server_sees``; None: see `sees`
     ADVERSARY: ClassVar[str | None] = None  # who the attacker is, as a noun; None: what `adversary` derives
 
@@ -385,10 +414,25 @@ class HalvesAttack(Attack, Protocol):
         """Compute the attack's result, from at least one pair of replicas."""
 
 
+class ChoiceAttack(Attack, Protocol):
+    """An attack on the clients' choices among several models; its result is there after the last round."""
+
+    @staticmethod
+    @abstractmethod
+    def infer(config: Any, seen: SeenChoices) -> Exposure:
+        """Compute the attack's result from all choices, and from what was kept of them."""
+
+    @staticmethod
+    def follow(config: Any, seen: SeenChoice) -> Mapping[str, NDArray[Any]]:
+        """Return arrays by name to keep of a round's choice, saved with the run; by default none."""
+        return {}
+
+
 def sees(attack: Any) -> Sight:
     """Return the least that the attacker has to see: the attack's ``SEES``, else what its ``KINDS`` look at."""
     declared: Sight | None = getattr(attack, "SEES", None)
-    return declared or ("updates" if "updates" in attack.KINDS else "models")
+    derived: Sight = "updates" if "updates" in attack.KINDS else "sum" if "choices" in attack.KINDS else "models"
+    return declared or derived
 
 
 def adversary(attack: Any) -> str:

@@ -21,7 +21,13 @@ from tests.support.pages import code, page
 from tests.test_imports import ROOMS
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
-KIND = {"ModelAttack": "models", "UpdateAttack": "updates", "ReplicaAttack": "replicas", "HalvesAttack": "halves"}
+KIND = {
+    "ModelAttack": "models",
+    "UpdateAttack": "updates",
+    "ReplicaAttack": "replicas",
+    "HalvesAttack": "halves",
+    "ChoiceAttack": "choices",
+}
 
 # The map and the table of contracts
 

@@ -61,7 +61,8 @@ def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict
     if slot.key == "objective" and module_of(slot.key, name).MODEL:  # trains nothing else
         run["model"] = module_of(slot.key, name).MODEL
     if slot.many:
-        return run | {slot.key: [attack(name)]}
+        choosing = "choices" in module_of(slot.key, name).KINDS  # who needs something to choose from
+        return run | {slot.key: [attack(name)]} | ({"clustering": "ifca"} if choosing else {})
     if len(slot.path) == 2:
         outer, inner = map(str, slot.path)
         return run | {outer: {**run[outer], inner: name}}

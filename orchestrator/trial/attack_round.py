@@ -5,17 +5,19 @@ Everywhere here, ``history`` [rounds, clients] is the model that each client tra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.core.messages import BlockResult, Ints, Weights
+from algorithms.core.choices import Preferences
+from algorithms.core.messages import BlockResult, Doubles, Ints, Weights
+from algorithms.engine.round import under
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Cluster, Exposure, SeenRound
+from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
@@ -152,7 +154,7 @@ class FinishedRun:
     start: int
 
 
-def of_kind(run: Run, kind: Literal["models", "updates", "replicas", "halves"]) -> list[AttackComponent]:
+def of_kind(run: Run, kind: Literal["models", "updates", "replicas", "halves", "choices"]) -> list[AttackComponent]:
     """Return the attacks of ``run`` that are of one kind; those by replicas may need none."""
     return [attack for attack in run.attacks if kind in attack.module.KINDS]
 
@@ -187,10 +189,43 @@ def conclude_updates(
     for attack in due(run, "updates", round_ + 1):
         observed = join_observations([result.observed[attack.name] for result in results])
         prefix = f"{attack.name}."
-        earlier = {name.removeprefix(prefix): array for name, array in attacks.items() if name.startswith(prefix)}
+        earlier = under(prefix, attacks)
         exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, earlier))
         attacks |= {prefix + name: array for name, array in exposure.kept.items()}
         exposures.append((attack.name, round_ + 1, exposure))
+    return exposures
+
+
+def follow_choices(run: Run, state: RunState, preferences: Preferences, choose: Callable[[Preferences], Ints]) -> None:
+    """Let attacks on choices note what the last round of ``state`` tells; what they keep of it is brought up to date.
+
+    ``choose(preferences)`` repeats the round's choice [clients] with other preferences.
+    """
+
+    def instead(clients: Ints, weights: Doubles) -> Ints:
+        chosen = []
+        for client, weight in zip(clients.tolist(), weights.tolist(), strict=True):
+            beta = preferences.beta.copy()
+            beta[client] = weight
+            chosen.append(choose(replace(preferences, beta=beta))[client])
+        return np.array(chosen, np.int64)
+
+    for attack in of_kind(run, "choices"):
+        earlier = under(f"{attack.name}.", state.attacks)
+        seen = SeenChoice(state.history[-1].astype(np.int64), preferences, instead, earlier)
+        kept = attack.module.follow(attack.config, seen)
+        state.attacks |= {f"{attack.name}.{name}": array for name, array in kept.items()}
+
+
+def infer_choices(
+    run: Run, data: Federation, state: RunState, preferences: Preferences, dealt: int
+) -> list[tuple[str, int, Exposure]]:
+    """Compute the results of attacks on the choices of a finished run, after ``dealt`` rounds in which clients had none."""
+    fixed, exposures = partial(stream, run.seed), []
+    for attack in of_kind(run, "choices"):
+        kept = under(f"{attack.name}.", state.attacks)
+        seen = SeenChoices(data, state.history[dealt:], preferences, fixed, kept)
+        exposures.append((attack.name, state.round, attack.module.infer(attack.config, seen)))
     return exposures
 
 

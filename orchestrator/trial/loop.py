@@ -39,8 +39,8 @@ from orchestrator.trial.worker_session import Setup
 
 UNTRAINED_RISK = 0.5  # an attack on an untrained model can only guess
 
-Choice = Callable[[int, View], tuple[Ints, Doubles]]
-"""``choose(round, view)`` returns the model of each client [clients] and the cost of every model [clients, clusters]."""
+Choice = Callable[[int, View, Preferences], tuple[Ints, Doubles]]
+"""``choose(round, view, preferences)``: the model of each client [clients], and every model's cost [clients, clusters]."""
 
 
 class DivergenceError(Exception):
@@ -81,9 +81,14 @@ class Rounds:
         preferences: Preferences,
         choose: Choice,
         start: int | RunState = 0,
+        dealt: int = 0,
     ) -> None:
-        """Begin from an initialization (its number), or resume from a state; ``choose`` lets clients choose their model."""
+        """Begin from an initialization (its number), or resume from a state; ``choose`` lets clients choose their model.
+
+        In the first ``dealt`` rounds, they do not follow their preferences.
+        """
         self.run, self.context, self.saved, self.preferences, self.choose = run, context, saved, preferences, choose
+        self.dealt = dealt
         self.data, self.clients, self.setup = context.data, context.clients, context.setup
         self.recent: list[pa.Table] = []  # the rows of rounds that were not reported yet
         self.outputs, self.costs = np.empty((0, 0, self.data.classes), np.float32), np.empty((0, 0))
@@ -117,7 +122,7 @@ class Rounds:
         # 2. Every client chooses a model, those of the cohort train it, and the server updates it.
         risks = state.published_risks, state.assignment, self.data.classes
         view = View(state.selection, *risks, state.own_risks if state.own_risks.size else None)
-        state.assignment, self.costs = self.choose(round_, view)
+        state.assignment, self.costs = self.choose(round_, view, self.preferences)
         noise, visiting = self._noise(), [self._stream("participation", round_, 1)] * len(state.models)
         clients = engine.Clients(self.blocks, self._train, self.layout)
         sampled, rate = self._stream("participation", round_), self.run.participation_rate
@@ -129,12 +134,16 @@ class Rounds:
         state.history = np.vstack([state.history.reshape(-1, self.data.clients), took_part])
         if results:
             findings.exposures += attack_round.conclude_updates(self.run, self.data, results, round_, state.attacks)
+        if round_ >= self.dealt:
+            again = lambda preferences: self.choose(round_, view, preferences)[0]  # noqa: E731
+            attack_round.follow_choices(self.run, state, self.preferences, again)
         # 4. All models are evaluated on every client's examples and on the test examples.
         self._evaluate(state.round)
         seconds = time.monotonic() - started
         if state.round == self.run.rounds:  # the models that would be deployed are attacked, too
             self._attack(state.round, findings)
             findings.exposures += self._replicate()
+            findings.exposures += attack_round.infer_choices(self.run, self.data, state, self.preferences, self.dealt)
         self._record(findings, metrics, seconds)
 
     def fresh(self, start: int) -> RunState:

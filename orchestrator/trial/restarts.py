@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from algorithms.core.choices import View, random_partition
+from algorithms.core.choices import Preferences, View, random_partition
 from algorithms.core.configs import ClusteredConfig
 from algorithms.core.messages import Doubles, Ints
 from algorithms.engine.round import choose
@@ -143,9 +143,9 @@ class Trial:
             return Saved.of(folder, origin)
 
     def _rounds(self, start: int | RunState) -> Rounds:
-        return Rounds(self.run, self.context, self.saved, self.preferences, self._choose, start)
+        return Rounds(self.run, self.context, self.saved, self.preferences, self._choose, start, self.random_until)
 
-    def _choose(self, round_: int, view: View) -> tuple[Ints, Doubles]:
+    def _choose(self, round_: int, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
         """Let clients choose a model.
 
         They choose at random in the first rounds, by loss during the comparison, and then as the clustering says.
@@ -155,14 +155,14 @@ class Trial:
             return random_partition(self.run.clustering.config.clusters, self.data.clients, rng), view.losses
         # During the comparison, risk does not count, so that every algorithm compares the same initializations.
         if self.comparing:
-            return choose(self.run, view, self.preferences, by_loss_alone=True)[0], view.losses
+            return choose(self.run, view, preferences, by_loss_alone=True)[0], view.losses
         # It counts once clients know it of a model: as the server measured it, or as their own attacks found it.
         by_clients = self.run.clustering.config.weighs_own_risks
         risks = self.state.own_risks if by_clients else self.state.measured_risks
         view = replace(view, risk_counts=bool(np.isfinite(risks).any()))
         if view.risk_counts and (self.state.reference < 0).any():  # the first choice in which risk counts
-            self.state.reference, _ = choose(self.run, view, self.preferences, by_loss_alone=True)
-        return choose(self.run, view, self.preferences)
+            self.state.reference, _ = choose(self.run, view, preferences, by_loss_alone=True)
+        return choose(self.run, view, preferences)
 
     @cached_property
     def shared(self) -> tuple[Path, str] | None:

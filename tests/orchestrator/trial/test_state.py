@@ -111,6 +111,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "attacks on updates, restarts": UPDATES | {"clustering": clustered("ifca", restarts=2, restart_rounds=2)},
     "attacks on updates, absent clients": UPDATES | {"participation": "poisson", "participation_rate": 0.6},
     "attacks by clients": given(5, clustering=OWN, attacks=[ATTACK, {"name": "client_mia", "every": 2}]),
+    "attacks on choices, absent clients": RUN
+    | {"attacks": [ATTACK, {"name": "choice_inference"}], "participation": "poisson", "participation_rate": 0.7},
     "canaries": given(4, privacy={"name": "global_dp", **CANARIES}),
     "canaries of metric privacy": given(3, privacy={"name": "metric_privacy", **CANARIES}),
     "models and absent clients": given(4, participation="fixed", participation_rate=0.5, clustering=clustered()),
