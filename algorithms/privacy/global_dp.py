@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -84,10 +84,9 @@ class Config(ServerNoiseConfig):
         "auto", description="divisor of a poisson round's sum: clients expected (auto) or received, or a number"
     )
 
-    def unread_fields(self) -> dict[str, str]:
-        """Return the fields that are not read; a budget that is not set is no part of a trial's id."""
-        unset = [name for name in ("target_epsilon", "stop_at_epsilon") if getattr(self, name) is None]
-        return super().unread_fields() | dict.fromkeys(unset, "is read only where it is set")
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read, as plain JSON values; a budget that is not set is none of them."""
+        return {name: value for name, value in super().dump_read().items() if value is not None}
 
 
 def resolve(config: Config, run: Run) -> Config:

@@ -34,7 +34,7 @@ n / ceil(n / batch_size), which need not be whole; shuffled passes are available
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -103,10 +103,9 @@ class Config(TrainingConfig):
     )
     drop_last: bool = inherited(TrainingConfig, "drop_last", sampling="shuffle")
 
-    def unread_fields(self) -> dict[str, str]:
-        """Return the fields that are not read; a target that is not set is no part of a trial's id."""
-        unset = {} if self.target_epsilon is not None else {"target_epsilon": "is read only where it is set"}
-        return super().unread_fields() | unset
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read, as plain JSON values; a target that is not set is none of them."""
+        return {name: value for name, value in super().dump_read().items() if value is not None}
 
 
 def resolve(config: Config, run: Run) -> Config:
