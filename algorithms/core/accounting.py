@@ -203,7 +203,7 @@ def epsilon_so_far(events: Sequence[PrivacyEvent], rounds: int, delta: float, ne
     if len(events) < rounds and any(event.sampling < 1 for event in events):
         worst = min(events, key=lambda event: event.noise_multiplier)
         events = [*events, *[worst] * (schedule(len(events), rounds) - len(events))]
-    return composed(tuple(sorted(Counter(events).items(), key=repr)), delta, neighboring)
+    return composed(tuple(sorted(_counted(events).items(), key=repr)), delta, neighboring)
 
 
 def schedule(done: int, rounds: int) -> int:
@@ -242,11 +242,13 @@ def epsilon_of_search(
 
 def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
     """Write the noisy sums of a trial as text (JSON), equal ones counted, so that those of several trials can be composed."""
-    # The number of clients that came enters no account but that of a fixed number; it would make every round another event.
-    counts = Counter(astuple(event if event.sampler == "fixed" else replace(event, clients=0)) for event in events)
-    return json.dumps(
-        {"neighboring": neighboring, "events": [[count, *event] for event, count in sorted(counts.items())]}
-    )
+    counts = sorted((astuple(event), count) for event, count in _counted(events).items())
+    return json.dumps({"neighboring": neighboring, "events": [[count, *event] for event, count in counts]})
+
+
+def _counted(events: Iterable[PrivacyEvent]) -> Counter[PrivacyEvent]:
+    """Count equal events. The number of clients that came enters no account but that of a fixed number, and is left out."""
+    return Counter(event if event.sampler == "fixed" else replace(event, clients=0) for event in events)
 
 
 def _dp_event(event: PrivacyEvent) -> DpEvent:

@@ -127,9 +127,9 @@ def _budget_problems(config: Config, run: Run) -> Problems:
         return []
     if settle(config, run, None).target_epsilon is not None:
         return [(field, f"is reached by no noise_multiplier up to {MOST_NOISE:g}; got {config.target_epsilon:g}")]
-    if config.stop_at_epsilon is not None and (first := _planned(config, run, 1)) > config.stop_at_epsilon:
+    if field == "stop_at_epsilon" and (first := _planned(config, run, 1)) > getattr(config, field):
         least = f"the first round alone has an epsilon of {accounting.rounded_up(first):g}"
-        return [(field, f"is exceeded before anything is learned: {least}; got {config.stop_at_epsilon:g}")]
+        return [(field, f"is exceeded before anything is learned: {least}; got {getattr(config, field):g}")]
     return []
 
 
@@ -144,7 +144,7 @@ def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
 
 def rounds(config: Config, run: Run) -> int:
     """Return how many of the run's rounds ``stop_at_epsilon`` allows; all where it is not set or refused."""
-    if config.stop_at_epsilon is None or _budget_problems(config, run):
+    if config.stop_at_epsilon is None or config.target_epsilon is not None or _budget_problems(config, run):
         return run.rounds
     if _planned(config, run, run.rounds) <= config.stop_at_epsilon:
         return run.rounds
