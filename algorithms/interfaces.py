@@ -91,11 +91,6 @@ class ComponentContract(BaseContract, Protocol):
         return config
 
     @staticmethod
-    def remark(config: Any, run: Run) -> str | None:
-        """Return what is to be said of the component in ``run`` before it starts; None if there is nothing to say."""
-        return None
-
-    @staticmethod
     def so_far(config: Any, run: Run, outcome: Outcome) -> Metrics:
         """Compute what the rounds so far have spent, cheaply, because it is asked for in every round.
 
@@ -143,6 +138,11 @@ class ModelContract(ComponentContract, Protocol):
     @staticmethod
     def shape_problem(config: Any, shape: tuple[int, ...]) -> str | None:
         """Explain in a sentence why examples of ``shape`` cannot be used; return None if they can."""
+        return None
+
+    @staticmethod
+    def remark(config: Any, run: Run) -> str | None:
+        """Return what a plan of ``run`` should say of the model; None if there is nothing to say."""
         return None
 
 
@@ -352,6 +352,11 @@ class PrivacyContract(ComponentContract, Protocol):
     def rounds(config: Any, run: Run) -> int:
         """Return after how many of the run's rounds a budget ends it; by default after all."""
         return run.rounds
+
+    @staticmethod
+    def remark(config: Any, run: Run) -> str | None:
+        """Return what a plan of ``run`` should say of the protection; None if there is nothing to say."""
+        return None
 
     @staticmethod
     def covers_empty_rounds(config: Any) -> bool:

@@ -155,7 +155,7 @@ def calibrate(spent: Callable[[float], float], target: float, most: float) -> fl
     ``spent`` falls as z grows. None if z would have to be above ``most``.
 
     >>> calibrate(lambda z: epsilon([PrivacyEvent(z)] * 20, 1e-5, "add_or_remove_one"), 2.0, 1e6)
-    8.91655
+    8.91661
 
     Raises ValueError if ``target`` is not above 0: no noise reaches it.
     """
@@ -215,9 +215,7 @@ def schedule(done: int, rounds: int) -> int:
     return min(1 << (done - 1).bit_length(), rounds)
 
 
-def epsilon_of_search(
-    events: Sequence[PrivacyEvent], delta: float, neighboring: str, law: str, mean: float
-) -> float:
+def epsilon_of_search(events: Sequence[PrivacyEvent], delta: float, neighboring: str, law: str, mean: float) -> float:
     """Compute epsilon of the winner of a random search whose trials release ``events`` each (Papernot and Steinke 2022).
 
     The number of trials is drawn from ``law``, one of `LAWS`, with this ``mean``. It holds if the conditions do that

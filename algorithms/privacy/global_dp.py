@@ -14,8 +14,8 @@ number of clients and their numbers of examples are public. By participation:
     fixed    replace_one, uniform weights: 2 C / n, sampled without replacement.
     poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the expected number of
              clients (McMahan et al. 2018, the first estimator of section 2.2): the actual number would reveal who took
-             part. Normalization by a private count is no postprocessing (arXiv 2605.15648): noise of z C / n on a mean of
-             n clients tells n by its size alone, so with ``divisor: received`` no epsilon is stated.
+             part. On normalization by a private count see arXiv 2605.15648: noise of z C / n tells n by its size alone,
+             so with ``divisor: received`` no epsilon is stated.
 
 ``target_epsilon`` finds z, rounded up, such that all rounds together stay below it. ``stop_at_epsilon`` lets the run end
 before the first round that would exceed it: how many rounds that are is known beforehand, because no round's noise
@@ -137,7 +137,10 @@ def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
     """Replace ``target_epsilon`` by the noise multiplier that keeps it; it stays if none does."""
     if config.target_epsilon is None:
         return config
-    noise = lambda z: config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})  # noqa: E731
+
+    def noise(z: float) -> Config:
+        return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
+
     z = accounting.calibrate(lambda z: _planned(noise(z), run, run.rounds), config.target_epsilon, MOST_NOISE)
     return config if z is None else noise(z)
 

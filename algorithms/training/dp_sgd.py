@@ -34,6 +34,7 @@ n / ceil(n / batch_size), which need not be whole; shuffled passes are available
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -131,16 +132,25 @@ def settle(config: Config, run: Run, sizes: Ints) -> Config:
     """Replace ``target_epsilon`` by the noise that keeps it for clients with ``sizes`` examples; ValueError if none does."""
     if config.target_epsilon is None:
         return config
-    noise = lambda z: config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})  # noqa: E731
     z, target = 0.0, config.target_epsilon
     for lot, size in sorted({lots(config, size): size for size in sizes.tolist()}.items()):
-        if lot == 0 or (z and epsilon(noise(z), size, run.rounds) <= target):  # the fewest lots mostly need most noise
+        if lot == 0 or (
+            z and _of_noise(config, size, run.rounds, z) <= target
+        ):  # the fewest lots mostly need most noise
             continue
-        found = accounting.calibrate(lambda z, size=size: epsilon(noise(z), size, run.rounds), target, MOST_NOISE)
+        found = accounting.calibrate(partial(_of_noise, config, size, run.rounds), target, MOST_NOISE)
         if found is None:
             raise ValueError(f"{target:g} is reached by no noise_multiplier up to {MOST_NOISE:g}")
         z = found
-    return noise(z)
+    return _with_noise(config, z)
+
+
+def _with_noise(config: Config, z: float) -> Config:
+    return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
+
+
+def _of_noise(config: Config, size: int, rounds: int, z: float) -> float:
+    return epsilon(_with_noise(config, z), size, rounds)
 
 
 def lots(config: Config, examples: int) -> int:

@@ -300,7 +300,7 @@ def _compared(tree: Mapping[str, Any]) -> Sequence[str]:
 
 
 def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = ()) -> list[str]:
-    """The lines for a search over ``trials`` trials by the metrics ``names``, and why its epsilon does not cover it, if it has one.
+    """The lines for a search over ``trials`` trials by the metrics ``names``; ``unmet``: why no epsilon includes it.
 
     >>> sentences(["validation_accuracy"], 12)
     ['tuned: hyperparameters chosen on validation accuracy over 12 trials']

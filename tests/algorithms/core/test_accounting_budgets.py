@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_what_was_spent_so_far_is_a_bound_and_exact_at_the_end(sampler, relation
     exact = {rounds: epsilon([event] * rounds, DELTA, relation) for rounds in (1, 2, 4, 8, 9)}
     told = [epsilon_so_far([event] * done, 9, DELTA, relation) for done in range(1, 10)]
     assert told == [exact[schedule(done, 9)] for done in range(1, 10)]
-    assert all(later >= now for now, later in zip(told, told[1:], strict=False)) and told[-1] == exact[9]
+    assert all(later >= now for now, later in pairwise(told)) and told[-1] == exact[9]
     assert told[2] > epsilon([event] * 3, DELTA, relation)
 
 

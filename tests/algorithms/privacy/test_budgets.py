@@ -53,7 +53,9 @@ def test_a_run_ends_before_the_round_that_would_exceed_its_budget(tmp_path):
     assert "2.062" in (made.privacy.module.remark(made.privacy.config, made) or "")
     assert resolved(privacy={"noise_multiplier": 8.0, "stop_at_epsilon": 2.26}).rounds == 20
     sampled = resolved(100, {"noise_multiplier": 2.3, "stop_at_epsilon": 1.0}, **POISSON).rounds
-    spent = [epsilon([PrivacyEvent(2.3, "poisson", 0.1)] * k, 1e-5, "add_or_remove_one") for k in (sampled, sampled + 1)]
+    spent = [
+        epsilon([PrivacyEvent(2.3, "poisson", 0.1)] * k, 1e-5, "add_or_remove_one") for k in (sampled, sampled + 1)
+    ]
     assert spent[0] <= 1 < spent[1]
     trial = finished(opened(made, tmp_path))
     told = table(trial, "rounds")["epsilon"]

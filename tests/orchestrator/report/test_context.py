@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from orchestrator.config.tune_section import Tune, unaccounted
 from orchestrator.report.context import (
     guarantee_lines,
     refuted,
