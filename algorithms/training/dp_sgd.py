@@ -65,6 +65,7 @@ METRICS = (
         "lower",
         "",
         2,
+        live=4,
         table=TABLE,
         bound="upper",
         protects="an example",
