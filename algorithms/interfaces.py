@@ -82,6 +82,23 @@ class ComponentContract(BaseContract, Protocol):
         return []
 
     @staticmethod
+    def settle(config: Any, run: Run, sizes: Ints) -> Any:
+        """Return ``config`` with what follows from the clients' numbers of training examples ``sizes`` [clients] filled in.
+
+        It is called once the data are dealt, and what it fills in is no part of the trial's identity. Raises ValueError if
+        nothing can be filled in.
+        """
+        return config
+
+    @staticmethod
+    def so_far(config: Any, run: Run, outcome: Outcome) -> Metrics:
+        """Compute what the rounds so far have spent, cheaply, because it is asked for in every round.
+
+        Of ``outcome``, ``rows`` has one entry for each of them, which is empty, and there are no canaries.
+        """
+        return {}
+
+    @staticmethod
     def final_metrics(config: Any, run: Run, outcome: Outcome) -> Metrics:
         """Compute this component's metrics of the whole run from its rounds; None stands for an undefined value."""
         return {}
@@ -329,6 +346,16 @@ class PrivacyContract(ComponentContract, Protocol):
     @staticmethod
     def event(config: Any, received: ClientUpdates, run: Run) -> PrivacyEvent | None:
         """Return the privacy event of a round; None if no account is kept."""
+        return None
+
+    @staticmethod
+    def rounds(config: Any, run: Run) -> int:
+        """Return after how many of the run's rounds a budget ends it; by default after all."""
+        return run.rounds
+
+    @staticmethod
+    def remark(config: Any, run: Run) -> str | None:
+        """Return what a plan of ``run`` should say of the protection; None if there is nothing to say."""
         return None
 
     @staticmethod

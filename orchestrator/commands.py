@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from algorithms.core.accounting import rounded_up
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
@@ -24,7 +25,9 @@ from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.config.tune_section import Tune
+from orchestrator.estimates.budgets import budget_lines
 from orchestrator.estimates.needs import LARGEST, fits, this_machine
+from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.terminal import summary_table
@@ -155,6 +158,8 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     problems += data_problems(sweep, download, loaded=hashes.add, misfits=fits(sweep, machine))
     if problems:
         raise ConfigError(problems)
+    for line in budget_lines(sweep):
+        print(line, flush=True)
     search = None
     if sweep.space:
         from orchestrator.scheduling.search import Search
@@ -342,12 +347,17 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
     points = np.array([[row[name] for name in tune.metrics] for row in measured]) * tune.signs
     best = [row for row, is_best in zip(measured, undominated(points), strict=True) if is_best]
     if len(tune.metrics) == 1:
-        return [f"best {tune.metrics[0]} {best[0][tune.metrics[0]]:.4g}: {titles[best[0]['id']]}"]
-    values = [", ".join(f"{name} {row[name]:.4g}" for name in tune.metrics) for row in best]
+        return [f"best {tune.metrics[0]} {_short(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
+    values = [", ".join(f"{name} {_short(name, row)}" for name in tune.metrics) for row in best]
     return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}:"] + [
         f"  {value}: {titles[row['id']]}"
         for value, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
     ]
+
+
+def _short(name: str, row: Mapping[str, Any]) -> str:
+    """The value of a metric in four digits; an upper bound is rounded up."""
+    return f"{rounded_up(row[name]) if metric(name).bound == 'upper' else row[name]:.4g}"
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:

@@ -4,6 +4,7 @@
     all      Gaussian events compose to one Gaussian, 1/z^2 = sum 1/z_t^2, of known epsilon (Balle and Wang 2018, eq. 6)
     poisson  privacy loss distributions, composed numerically and rounded up (Doroshenko et al. 2022); add or remove one
     fixed    Renyi divergences of sampling without replacement (Wang et al. 2019, theorem 9); replace one
+    search   the best of K trials, K from a law: Renyi divergences (Papernot and Steinke 2022, theorems 2 and 6)
 
 Every number is an upper bound. Where sampling is accounted for and the bound without sampling is smaller, the smaller
 bound is returned; this happens to Renyi divergences at very little noise. Floating-point effects (Mironov 2012) are not
@@ -15,12 +16,16 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 # The neighboring relations with which each sampler can be accounted for.
 SUPPORTED = {"all": ("add_or_remove_one", "replace_one"), "poisson": ("add_or_remove_one",), "fixed": ("replace_one",)}
@@ -30,6 +35,8 @@ RESTARTED = "none: initializations are compared by losses without noise; cluster
 
 # Below this noise multiplier (an epsilon of 5e11) the formulas lose their precision; infinity is a valid bound as well.
 LEAST = 1e-6
+DIGITS = 6  # significant ones of a noise multiplier that was found for an epsilon
+LAWS = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}  # of the number of trials: shapes of RepeatAndSelect
 WIDEST = 500.0  # nats; a cell of privacy losses may not be wider, because its exponential must be finite
 
 
@@ -107,6 +114,12 @@ def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> f
     return min(bound, _without_replacement(events, delta))
 
 
+@lru_cache(maxsize=1024)
+def composed(counts: tuple[tuple[PrivacyEvent, int], ...], delta: float, neighboring: str) -> float:
+    """Compute `epsilon` of events and how often each occurs; what was computed once is remembered."""
+    return epsilon([event for event, count in counts for _ in range(count)], delta, neighboring)
+
+
 @lru_cache(maxsize=1024)  # several numbers of lots are asked for in every trial of a sweep
 def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
     """Compute epsilon of one example after DP-SGD (Abadi et al. 2016), where neighbors differ by one added example.
@@ -124,13 +137,128 @@ def dp_sgd_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, de
     return min(bound, _poisson(Counter({(noise_multiplier, sampling_rate): steps}), delta))
 
 
+def rounded_up(value: float, digits: int = 4) -> float:
+    """Round an upper bound up, to so many significant digits.
+
+    >>> rounded_up(3.0350001), rounded_up(3.035), rounded_up(0.0)
+    (3.036, 3.035, 0.0)
+    """
+    exact = Decimal(repr(float(value)))
+    if not exact or not exact.is_finite():
+        return float(value)
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), ROUND_CEILING))
+
+
+def calibrate(spent: Callable[[float], float], target: float, most: float) -> float | None:
+    """Find the least noise multiplier z, rounded up to `DIGITS`, at which epsilon ``spent(z)`` is at most ``target``.
+
+    ``spent`` falls as z grows. None if z would have to be above ``most``.
+
+    >>> calibrate(lambda z: epsilon([PrivacyEvent(z)] * 20, 1e-5, "add_or_remove_one"), 2.0, 1e6)
+    8.91661
+
+    Raises ValueError if ``target`` is not above 0: no noise reaches it.
+    """
+    from dp_accounting import NoOpDpEvent
+    from dp_accounting.mechanism_calibration import ExplicitBracketInterval, calibrate_dp_mechanism
+
+    if not 0 < target < math.inf:
+        raise ValueError(f"a target epsilon must be above 0 and finite, got {target:g}")
+
+    class Account:
+        """What a calibration asks of an accountant: the epsilon that would be stated, of one z; a root needs no more of it."""
+
+        ledger = NoOpDpEvent()
+
+        def compose(self, z: Any) -> Account:
+            self.z = z
+            return self
+
+        def get_epsilon(self, delta: float) -> float:  # noqa: ARG002
+            return min(spent(self.z), 4 * target)
+
+    low = high = min(1.0, most)
+    while spent(high) > target:
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    while low > LEAST and spent(low) <= target:
+        low, high = low / 2, low
+    if spent(low) <= target:
+        return low
+    bracket: Any = ExplicitBracketInterval(low, high)
+    find: Any = calibrate_dp_mechanism
+    found = rounded_up(find(Account, lambda z: z, target, 0.5, bracket, tol=1e-8 * low), DIGITS)
+    while spent(found) > target:  # the cells of privacy losses depend on z, too
+        found = rounded_up(found * (1 + 10.0**-DIGITS), DIGITS)
+    return found
+
+
+def epsilon_so_far(events: Sequence[PrivacyEvent], rounds: int, delta: float, neighboring: str) -> float:
+    """Compute a bound on `epsilon` after the ``events`` of as many rounds, of ``rounds`` in all, that takes little time.
+
+    Without sampling, and after the last round, it is epsilon itself. With sampling, whose composition takes about half a
+    second, it is that of the next 1, 2, 4, 8, ... rounds: what will have been spent then, so that less has been spent now.
+    """
+    if len(events) < rounds and any(event.sampling < 1 for event in events):
+        worst = min(events, key=lambda event: event.noise_multiplier)
+        events = [*events, *[worst] * (schedule(len(events), rounds) - len(events))]
+    return composed(tuple(sorted(_counted(events).items(), key=repr)), delta, neighboring)
+
+
+def schedule(done: int, rounds: int) -> int:
+    """Return the number of rounds for which `epsilon_so_far` accounts after ``done`` of them: the next power of two.
+
+    >>> [schedule(done, 20) for done in (1, 2, 3, 9, 17, 20)]
+    [1, 2, 4, 16, 20, 20]
+    """
+    return min(1 << (done - 1).bit_length(), rounds)
+
+
+def epsilon_of_search(events: Sequence[PrivacyEvent], delta: float, neighboring: str, law: str, mean: float) -> float:
+    """Compute epsilon of the winner of a random search whose trials release ``events`` each (Papernot and Steinke 2022).
+
+    The number of trials is drawn from ``law``, one of `LAWS`, with this ``mean``. It holds if the conditions do that
+    `orchestrator.config.search_account` checks.
+
+    >>> round(epsilon_of_search([PrivacyEvent(8.0)] * 20, 1e-5, "add_or_remove_one", "geometric", 10), 4)
+    4.8203
+    """
+    from dp_accounting import ComposedDpEvent, NeighboringRelation, SelfComposedDpEvent, rdp
+    from dp_accounting.dp_event import RepeatAndSelectDpEvent
+
+    if not events:
+        return 0.0
+    if min(event.noise_multiplier for event in events) < LEAST:
+        return math.inf
+    counts = sorted(Counter(events).items(), key=repr)
+    trial = ComposedDpEvent([SelfComposedDpEvent(_dp_event(event), count) for event, count in counts])
+    accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation[neighboring.upper()])
+    accountant.compose(RepeatAndSelectDpEvent(trial, mean, LAWS[law]))
+    return float(accountant.get_epsilon(delta))
+
+
 def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
     """Write the noisy sums of a trial as text (JSON), equal ones counted, so that those of several trials can be composed."""
-    # The number of clients that came enters no account but that of a fixed number; it would make every round another event.
-    counts = Counter(astuple(event if event.sampler == "fixed" else replace(event, clients=0)) for event in events)
-    return json.dumps(
-        {"neighboring": neighboring, "events": [[count, *event] for event, count in sorted(counts.items())]}
-    )
+    counts = sorted((astuple(event), count) for event, count in _counted(events).items())
+    return json.dumps({"neighboring": neighboring, "events": [[count, *event] for event, count in counts]})
+
+
+def _counted(events: Iterable[PrivacyEvent]) -> Counter[PrivacyEvent]:
+    """Count equal events. The number of clients that came enters no account but that of a fixed number, and is left out."""
+    return Counter(event if event.sampler == "fixed" else replace(event, clients=0) for event in events)
+
+
+def _dp_event(event: PrivacyEvent) -> DpEvent:
+    """Return the event as the accountants of the library know it."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+
+    noise = GaussianDpEvent(event.noise_multiplier)
+    if event.sampling == 1:
+        return noise
+    if event.sampler == "poisson":
+        return PoissonSampledDpEvent(event.sampling, noise)
+    return SampledWithoutReplacementDpEvent(round(event.clients / event.sampling), event.clients, noise)
 
 
 def _gaussian(multipliers: Sequence[float], delta: float) -> float:
@@ -174,11 +302,9 @@ def _interval(counts: Counter[tuple[float, float]]) -> float:
 
 def _without_replacement(events: Iterable[PrivacyEvent], delta: float) -> float:
     """Compute epsilon of Gaussian events on a fixed number of clients drawn without replacement."""
-    from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutReplacementDpEvent, rdp
+    from dp_accounting import NeighboringRelation, rdp
 
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
-    counts = Counter((event.noise_multiplier, event.sampling, event.clients) for event in events)
-    for (multiplier, share, clients), count in sorted(counts.items()):
-        population = round(clients / share)
-        accountant.compose(SampledWithoutReplacementDpEvent(population, clients, GaussianDpEvent(multiplier)), count)
+    for event, count in sorted(Counter(events).items(), key=lambda pair: astuple(pair[0])):
+        accountant.compose(_dp_event(event), count)
     return float(accountant.get_epsilon(delta))

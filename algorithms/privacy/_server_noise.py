@@ -28,7 +28,17 @@ EPSILON = Column(1, "epsilon", 1, interval=False)
 STD = Column(4, "noise\nstd", 4, interval=False)
 METRICS = (
     Metric(
-        "epsilon", NOISE, "epsilon", "lower", "", 2, table=EPSILON, bound="upper", protects="a client", reading=READING
+        "epsilon",
+        NOISE,
+        "epsilon",
+        "lower",
+        "",
+        2,
+        live=4,
+        table=EPSILON,
+        bound="upper",
+        protects="a client",
+        reading=READING,
     ),
     Metric("delta", NOISE, "delta", "lower", "", 5, bound="upper"),
     Metric("noise_std", NOISE, "standard deviation of the noise", None, "", 5, 4, STD, over_rounds="noise"),

@@ -14,7 +14,12 @@ number of clients and their numbers of examples are public. By participation:
     fixed    replace_one, uniform weights: 2 C / n, sampled without replacement.
     poisson  add_or_remove_one, uniform weights: C / (rate * clients). The sum is divided by the expected number of
              clients (McMahan et al. 2018, the first estimator of section 2.2): the actual number would reveal who took
-             part.
+             part. On normalization by a private count see arXiv 2605.15648: noise of z C / n tells n by its size alone,
+             so with ``divisor: received`` no epsilon is stated.
+
+``target_epsilon`` finds z, rounded up, such that all rounds together stay below it. ``stop_at_epsilon`` lets the run end
+before the first round that would exceed it: how many rounds that are is known beforehand, because no round's noise
+depends on data. The column ``epsilon`` of a round is what was spent by then (`accounting.epsilon_so_far`).
 
 Differences from the paper (Sainz-Pardo Diaz et al. 2025): it takes C/n as the sensitivity of any weighted mean, median
 or server optimizer (``sensitivity: uniform``, as released by Flower). As there, noise is added to parameters after the
@@ -25,7 +30,8 @@ tables of results).
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from bisect import bisect_right
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -34,14 +40,16 @@ from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
 from algorithms.core.accounting import PrivacyEvent
-from algorithms.core.messages import ClientUpdates, Doubles, Floats
+from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 from algorithms.privacy._server_noise import ServerNoiseConfig
+from datasets.components import inherited, read_when
 
 NEEDS, NOISY = "mean", True
 LABEL, COLOR, METRICS = "global-DP", 0, _server_noise.METRICS
+MOST_NOISE = 1e6  # the largest noise multiplier
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
 
@@ -49,6 +57,18 @@ SEVERAL = "none: clients choose models by their data, in plain view; the epsilon
 class Config(ServerNoiseConfig):
     """Fields of global differential privacy."""
 
+    noise_multiplier: float = inherited(ServerNoiseConfig, "noise_multiplier", target_epsilon=None)
+    # The trial's id rests on the target; the noise follows from it and from the rounds.
+    target_epsilon: float | None = Field(
+        None, gt=0, le=1e6, description="epsilon after all rounds, in place of noise_multiplier, which is found for it"
+    )
+    stop_at_epsilon: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="the run ends before the round that would exceed this epsilon",
+        json_schema_extra=read_when(target_epsilon=None),
+    )
     # For the control of metric_privacy: as much noise as that adds on average, but the same in every round.
     noise_divisor: float = Field(
         1.0,
@@ -63,6 +83,10 @@ class Config(ServerNoiseConfig):
     divisor: Literal["auto", "received"] | Annotated[float, Field(ge=1e-9, le=1e12)] = Field(
         "auto", description="divisor of a poisson round's sum: clients expected (auto) or received, or a number"
     )
+
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read, as plain JSON values; a budget that is not set is none of them."""
+        return {name: value for name, value in super().dump_read().items() if value is not None}
 
 
 def resolve(config: Config, run: Run) -> Config:
@@ -86,7 +110,73 @@ def problems(config: Config, run: Run) -> Problems:
     if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
         refused.append(("divisor", f"{only}; got {config.divisor:g}"))
-    return refused + _server_noise.audit_problems(config.audit_every, run)
+    return refused + _budget_problems(config, run) + _server_noise.audit_problems(config.audit_every, run)
+
+
+def _budget_problems(config: Config, run: Run) -> Problems:
+    """Refuse a target that no noise reaches, a budget that the first round exceeds, and both where no epsilon holds."""
+    field = "target_epsilon" if config.target_epsilon is not None else "stop_at_epsilon"
+    if getattr(config, field) is None:
+        return []
+    if reason := refusal(config, run):
+        return [(field, f"is given, and no epsilon holds, {reason.removeprefix('none: ')}")]
+    if config.sensitivity == "uniform" and not (_equal(run) or isinstance(config.divisor, float)):
+        unknown = "the weights, which are known in the run only, say what an epsilon is"
+        return [(field, f"needs sensitivity: weights; with sensitivity: uniform {unknown}")]
+    if accounting.unsupported(run.participation, config.neighboring):
+        return []
+    if settle(config, run, None).target_epsilon is not None:
+        return [(field, f"is reached by no noise_multiplier up to {MOST_NOISE:g}; got {config.target_epsilon:g}")]
+    if field == "stop_at_epsilon" and (first := _planned(config, run, 1)) > getattr(config, field):
+        least = f"the first round alone has an epsilon of {accounting.rounded_up(first):g}"
+        return [(field, f"is exceeded before anything is learned: {least}; got {getattr(config, field):g}")]
+    return []
+
+
+def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
+    """Replace ``target_epsilon`` by the noise multiplier that keeps it; it stays if none does."""
+    if config.target_epsilon is None:
+        return config
+
+    def noise(z: float) -> Config:
+        return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
+
+    z = accounting.calibrate(lambda z: _planned(noise(z), run, run.rounds), config.target_epsilon, MOST_NOISE)
+    return config if z is None else noise(z)
+
+
+def rounds(config: Config, run: Run) -> int:
+    """Return how many of the run's rounds ``stop_at_epsilon`` allows; all where it is not set or refused."""
+    if config.stop_at_epsilon is None or config.target_epsilon is not None or _budget_problems(config, run):
+        return run.rounds
+    if _planned(config, run, run.rounds) <= config.stop_at_epsilon:
+        return run.rounds
+    return bisect_right(range(1, run.rounds), config.stop_at_epsilon, key=lambda k: _planned(config, run, k))
+
+
+def remark(config: Config, run: Run) -> str | None:
+    """Return the epsilon that the run will have, the noise that this takes, and where a budget ends it."""
+    if refusal(config, run) or (config.sensitivity == "uniform" and not _equal(run)):
+        return None
+    config, count = settle(config, run, None), run.rounds
+    total, budget = _planned(config, run, count), config.stop_at_epsilon
+    if math.isinf(total):
+        return None
+    said = f"epsilon {accounting.rounded_up(total):g} of a client at delta {config.delta:g} after {count} rounds"
+    said = f"{run.privacy.name}: {said}, with noise_multiplier {config.noise_multiplier:g}"
+    if budget is None or (more := _planned(config, run, count + 1)) <= budget:
+        return said
+    return f"{said}; round {count + 1} would exceed {budget:g} ({accounting.rounded_up(more):g})"
+
+
+def _planned(config: Config, run: Run, count: int) -> float:
+    """Compute the epsilon after ``count`` rounds before any of them: no event depends on what clients send."""
+    clients = run.data.config.clients
+    cohort = clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
+    share = {"all": 1.0, "poisson": run.participation_rate, "fixed": cohort / clients}[run.participation]
+    multiplier = config.noise_multiplier / (2 if config.neighboring == "replace_one" else 1)
+    event = PrivacyEvent(multiplier, run.participation, share, cohort if run.participation == "fixed" else 0)
+    return accounting.composed(((event, count),), config.delta, config.neighboring)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:
@@ -123,6 +213,15 @@ def canaries(config: Config, run: Run) -> CanaryPlan | None:
     if not config.audit_every:
         return None
     return CanaryPlan(config.audit_every, CERTAINLY_CLIPPED * config.clip, config.neighboring == "replace_one")
+
+
+def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the epsilon of one client at ``delta`` after the rounds so far; nothing where none holds."""
+    if refusal(config, run) or len(outcome.spent) < len(outcome.rows):
+        return {}
+    events = [spending.event for spending in outcome.spent]
+    epsilon = accounting.epsilon_so_far(events, run.rounds, config.delta, config.neighboring)
+    return {"epsilon": epsilon} if math.isfinite(epsilon) else {}
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:

@@ -24,6 +24,9 @@ choose a model, and curvatures that clients send, are the clients' own messages:
 stated. Momentum and adam see only noisy gradients, so they cost no privacy, nor does an optimizer state that persists.
 Clients that are sampled in some rounds only are accounted for as if they trained in all.
 
+``target_epsilon`` finds z, rounded up, for the clients' numbers of examples, once these are known: the epsilon of all
+rounds together then stays below it for every client.
+
 Differences from the paper: clients of a federation train this way; a lot under poisson is divided by its expected size
 n / ceil(n / batch_size), which need not be whole; shuffled passes are available and have an account of their own.
 """
@@ -31,7 +34,8 @@ n / ceil(n / batch_size), which need not be whole; shuffled passes are available
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -42,7 +46,7 @@ from algorithms.core.messages import Ints
 from algorithms.core.metric import NOISE, Column, Metric
 from algorithms.interfaces import GradientStep, Metrics, Outcome, Problems, Run
 from algorithms.training.local_sgd import PADDING, concatenate_passes, one_pass
-from datasets.components import inherited
+from datasets.components import inherited, read_when
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +65,7 @@ METRICS = (
         "lower",
         "",
         2,
+        live=4,
         table=TABLE,
         bound="upper",
         protects="an example",
@@ -68,6 +73,7 @@ METRICS = (
     ),
     Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )
+MOST_NOISE = 1000.0  # the largest noise multiplier
 FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
 
 
@@ -77,7 +83,20 @@ class Config(TrainingConfig):
     # FinP's baseline takes the 90th percentile of 200 examples' gradients: 5 (HAR), 1.75 (CIFAR-10 CNN), 7.5 (FEMNIST).
     clip: float = Field(5.0, gt=0, le=1e6, description="C, largest L2 norm of one example's gradient")
     # The same baseline compares 0.5, 1 and 2 (FEMNIST: 0.75, 1 and 2).
-    noise_multiplier: float = Field(1.0, ge=0, le=1000, description="z, standard deviation of the noise over clip")
+    noise_multiplier: float = Field(
+        1.0,
+        ge=0,
+        le=MOST_NOISE,
+        description="z, standard deviation of the noise over clip",
+        json_schema_extra=read_when(target_epsilon=None),
+    )
+    # The trial's id rests on the target; the noise follows from it, from the rounds and from the clients' examples.
+    target_epsilon: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="epsilon of an example after all rounds, in place of noise_multiplier, which is found for it",
+    )
     delta: float = Field(1e-5, gt=0, lt=1, description="delta at which epsilon_example is reported")
     # Poisson sampling has a proof of amplification; shuffled lots are accounted for without, at several times the epsilon.
     sampling: Literal["poisson", "shuffle"] = Field(
@@ -85,6 +104,10 @@ class Config(TrainingConfig):
         description="poisson: each example joins a lot at random, which lowers epsilon; shuffle: whole passes",
     )
     drop_last: bool = inherited(TrainingConfig, "drop_last", sampling="shuffle")
+
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read, as plain JSON values; a target that is not set is none of them."""
+        return {name: value for name, value in super().dump_read().items() if value is not None}
 
 
 def resolve(config: Config, run: Run) -> Config:
@@ -100,7 +123,35 @@ def problems(config: Config, run: Run) -> Problems:
         (model.module.RANDOM, f"has no per-example form of the dropout in {model.title}"),
         (objective != "plain", f"needs a loss that is a sum over examples: objective plain, not {objective}"),
     )
-    return [("name", f"dp_sgd {reason}") for holds, reason in reasons if holds]
+    refused = [("name", f"dp_sgd {reason}") for holds, reason in reasons if holds]
+    if config.target_epsilon is not None and (reason := guarantee(config, run)).startswith("none: "):
+        refused.append(("target_epsilon", f"is given, and no epsilon holds, {reason.removeprefix('none: ')}"))
+    return refused
+
+
+def settle(config: Config, run: Run, sizes: Ints) -> Config:
+    """Replace ``target_epsilon`` by the noise that keeps it for clients with ``sizes`` examples; ValueError if none does."""
+    if config.target_epsilon is None:
+        return config
+    z, target = 0.0, config.target_epsilon
+    for lot, size in sorted({lots(config, size): size for size in sizes.tolist()}.items()):
+        if lot == 0 or (
+            z and _of_noise(config, size, run.rounds, z) <= target
+        ):  # the fewest lots mostly need most noise
+            continue
+        found = accounting.calibrate(partial(_of_noise, config, size, run.rounds), target, MOST_NOISE)
+        if found is None:
+            raise ValueError(f"{target:g} is reached by no noise_multiplier up to {MOST_NOISE:g}")
+        z = found
+    return _with_noise(config, z)
+
+
+def _with_noise(config: Config, z: float) -> Config:
+    return config.model_copy(update={"noise_multiplier": z, "target_epsilon": None})
+
+
+def _of_noise(config: Config, size: int, rounds: int, z: float) -> float:
+    return epsilon(_with_noise(config, z), size, rounds)
 
 
 def lots(config: Config, examples: int) -> int:
@@ -195,6 +246,24 @@ def guarantee(config: Config, run: Run) -> str:
     return accounting.sense(run.privacy.config.noise)
 
 
+def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the epsilon of an example after the rounds so far, counted as `accounting.schedule` says; or nothing."""
+    if guarantee(config, run).startswith("none"):
+        return {}
+    done = len(outcome.rows)
+    done = done if config.sampling == "shuffle" else accounting.schedule(done, run.rounds)
+    spent = _largest(config, outcome.sizes, done)
+    return {"epsilon_example": spent} if math.isfinite(spent) else {}
+
+
+def _largest(config: Config, sizes: Ints, rounds: int) -> float:
+    """Compute the epsilon after so many rounds of the client, among those with ``sizes`` examples, that spends most."""
+    # Only the number of lots matters. Usually the fewest lots cost most, because q is largest, but with little noise more
+    # lots cost more: it then counts that an example may join more than one lot of a pass.
+    by_lots = {lots(config, size): size for size in sizes.tolist()}
+    return max(epsilon(config, size, rounds) for size in by_lots.values())
+
+
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return ``epsilon_example`` at ``delta_example``, for clients that trained in every round, and ``guarantee_example``.
 
@@ -203,10 +272,7 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     stated: Metrics = {"epsilon_example": None, "delta_example": config.delta}
     if (sense := guarantee(config, run)).startswith("none"):
         return stated | {"guarantee_example": sense}
-    # Only the number of lots matters. Usually the fewest lots cost most, because q is largest, but with little noise more
-    # lots cost more: it then counts that an example may join more than one lot of a pass.
-    by_lots = {lots(config, size): size for size in outcome.sizes.tolist()}
-    spent = max(epsilon(config, size, len(outcome.rows)) for size in by_lots.values())
+    spent = _largest(config, outcome.sizes, len(outcome.rows))
     if math.isinf(spent):
         return stated | {"guarantee_example": "none: next to no noise is added"}
     return stated | {"epsilon_example": spent, "guarantee_example": sense}

@@ -35,7 +35,8 @@ PLACES = {
     "training.batch_size": "batch_size batch",
     "training.optimizer": "optimizer",
     "training.local_sgd": "sgd adam",
-    "privacy.noise_multiplier": "epsilon eps target_epsilon sigma",  # an epsilon is computed from the noise, never set
+    "privacy.noise_multiplier": "sigma",
+    "privacy.target_epsilon": "epsilon eps",
     "privacy.clip": "max_grad_norm clip_norm l2_norm_clip",
     "clustering.clusters": "num_clusters n_clusters",
     "privacy.global_dp": "dp central_dp user_level_dp",

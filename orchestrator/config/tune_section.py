@@ -161,6 +161,33 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     return None if problems else tune, [problem.under("tune") for problem in problems]
 
 
+def unaccounted(tune: Tune, secret: bool, public: bool) -> list[str]:
+    """Return what keeps `accounting.epsilon_of_search` from holding for the best trial of a tuned sweep, in words.
+
+    It holds (Papernot and Steinke 2022; Steinke 2022 for sampled noise) if the number of trials is drawn beforehand and in
+    secret; if trials are independent draws from one law, with replacement and fresh noise; if their scores use private
+    outputs and public data alone; if nothing but the winner is published; and if the noise is secret.
+
+    Args:
+        tune: the section ``tune``.
+        secret: whether the noise of every trial is secret.
+        public: whether validation examples belong to nobody, and not to clients.
+    """
+    search, compared = tune.search, " and ".join(tune.metrics)
+    guided = f"{search.name}'s {search.sampler} draws" if search and search.sampler != "random" else ""
+    guided = guided or (f"{tune.scheduler.name} stops" if tune.scheduler else "")
+    raw = not (public and all(name.startswith(VALIDATION) for name in tune.metrics))
+    conditions = (
+        (True, "the number of trials is fixed and not drawn in secret from a law"),
+        (guided, f"{guided} trials by the results of others, so they are not independent"),
+        (not guided, "no trial is drawn twice, so they are not independent draws with replacement"),
+        (raw, f"{compared} is measured on clients' examples or updates, without noise"),
+        (True, "all trials are published, and not the winner alone"),
+        (not secret, "the noise is not secret"),
+    )
+    return [words for fails, words in conditions if fails]
+
+
 def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
     """The problems of the section with these runs: a scheduler that cannot stop any, and trials without validation examples."""
     problems, rounds = list[ConfigProblem](), max(run.rounds for run in runs)

@@ -12,11 +12,12 @@ from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.config.document import contents, read
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.tune_section import KINDS, VALIDATION, Tune
+from orchestrator.config.tune_section import KINDS, VALIDATION, Tune, parse_tune, unaccounted
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, lookup, text
 from orchestrator.report.statistics import estimate, number
 from orchestrator.report.vocabulary import setting_label
+from orchestrator.results.record import SECRET_NOISE
 
 DASH = "–"  # not measured
 BY_CHANCE = "(by chance)"
@@ -264,30 +265,44 @@ TRAINING = ("loss", "train_")  # how the names of metrics on training examples b
 
 def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
-    names = selection_metrics(folder)
+    tree = _sweep(folder)
+    if not (names := _compared(tree)):
+        return []
     stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in epsilons())
-    return sentences(names, len(trials), stated) if names else []
+    section, _ = parse_tune(tree["tune"])
+    secret = all(SECRET_NOISE in text(trial.get("notes")) for trial in trials)
+    public = "validation_size" in text(lookup(tree, "base.data"))
+    return sentences(names, len(trials), unaccounted(section or Tune(), secret, public) if stated else ())
 
 
 def selection_metrics(folder: Path) -> Sequence[str]:
     """The metrics that the section ``tune`` of ``folder``/sweep.yaml compares, overrides included; none without a search."""
+    return _compared(_sweep(folder))
+
+
+def _sweep(folder: Path) -> dict[str, Any]:
+    """What ``folder``/sweep.yaml says, overrides included; empty if it cannot be read."""
     path = folder / "sweep.yaml"
     try:
         text = contents(path)
         tree = read(text, str(path)).changed(overrides(text)).value
     except ConfigError:
-        return ()
-    tune = tree.get("tune") if isinstance(tree, dict) else None
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _compared(tree: Mapping[str, Any]) -> Sequence[str]:
+    tune = tree.get("tune")
     if not isinstance(tune, dict) or not any(tune.get(kind) for kind in KINDS):
         return ()
     compared = tune.get("metric") or Tune.model_fields["metric"].get_default()
     return compared if isinstance(compared, list) else [str(compared)]
 
 
-def sentences(names: Sequence[str], trials: int, epsilon: bool) -> list[str]:
-    """The lines for a search over ``trials`` trials by the metrics ``names``; ``epsilon``: whether the sweep reports one.
+def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = ()) -> list[str]:
+    """The lines for a search over ``trials`` trials by the metrics ``names``; ``unmet``: why no epsilon includes it.
 
-    >>> sentences(["validation_accuracy"], 12, epsilon=False)
+    >>> sentences(["validation_accuracy"], 12)
     ['tuned: hyperparameters chosen on validation accuracy over 12 trials']
     """
     over, label = f"over {trials} trial{'s' if trials != 1 else ''}", " and ".join(metric(name).label for name in names)
@@ -298,8 +313,8 @@ def sentences(names: Sequence[str], trials: int, epsilon: bool) -> list[str]:
         chosen = f"on the reported test set {over}: {label} is optimistic"
     else:
         chosen = f"on {label} {over}: its best value is optimistic"
-    unaccounted = f"epsilon does not include the search {over}: choosing by results costs privacy, too"
-    return [f"tuned: hyperparameters chosen {chosen}", *([unaccounted] if epsilon else [])]
+    lines = [f"tuned: hyperparameters chosen {chosen}"]
+    return [*lines, f"epsilon does not include the search {over}: {'; '.join(unmet)}"] if unmet else lines
 
 
 def overrides(text: str) -> list[str]:

@@ -326,7 +326,7 @@ def difference_cells(test: Contrast) -> list[str]:
         *(test.method, test.baseline, test.setting or WHOLE),
         " ".join(described.table.heading.split()) if described.table else described.label,
         described.direction or "",
-        number(test.baseline_mean, digits),
+        number(test.baseline_mean, digits, described.bound),
         _signed(d.mean, digits) if d.n >= FEWEST else ", ".join(_signed(value, digits) for value in d.values),
         "" if math.isnan(d.half) else f"{_signed(d.low, digits)} to {_signed(d.high, digits)}",
         *(str(d.n), p_text(test.p), str(test.tests or ""), p_text(test.p_holm)),

@@ -23,7 +23,7 @@ from orchestrator.scheduling.trials import TrialConfig
 from orchestrator.trial import outcome
 from orchestrator.trial.attack_tasks import ShadowTasks
 from orchestrator.trial.client_actors import ClientPool
-from orchestrator.trial.federation import federation_key, partition_data
+from orchestrator.trial.federation import federation_key, partition_data, settled
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup, multiply_with_one_thread
@@ -73,8 +73,9 @@ class Driver(tune.Trainable):
             key = federation_key(run, root)
             if self._data[0] != key:
                 self._data = (key, ray.put(partition_data(run, root)))
-            setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
             data = ray.get(self._data[1])
+            run = settled(run, data)
+            setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
             origin = self.trial_config.identity.hashes
             context = TrialContext(
                 setup, data, self.clients, self.shadows, self.folder, origin=origin, cache=sweep.cache

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
+from orchestrator.report.statistics import number
 from orchestrator.tracking.labels import scalar_metrics
 
 PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook
@@ -200,4 +201,4 @@ def _cell(values: Mapping[str, float], column: Shown) -> str:
     if name not in values:
         return DASH
     # In one round, a number of clients is an integer.
-    return f"{values[name]:.{0 if metric(name).unit == 'clients' else column.digits}f}"
+    return number(values[name], 0 if metric(name).unit == "clients" else column.digits, metric(name).bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ def partition_data(run: Run, data_root: Path, source: Source | None = None) -> F
     seed = partition_seed(run)
     rng_for = lambda purpose: stream(seed, purpose)  # noqa: E731
     return datasets.build_federation(run.data, run.split, data_root, rng_for, source=source)
+
+
+def settled(run: Run, data: Federation) -> Run:
+    """Return the run with what follows from its data filled in, such as the noise for a target epsilon.
+
+    Raises:
+        ValueError: a component finds nothing that fits.
+    """
+    training = replace(run.training, config=run.training.module.settle(run.training.config, run, data.sizes))
+    privacy = replace(run.privacy, config=run.privacy.module.settle(run.privacy.config, run, data.sizes))
+    return replace(run, training=training, privacy=privacy)
 
 
 def digest(plain: Any, *arrays: NDArray[Any]) -> str:

@@ -25,7 +25,7 @@ from algorithms.core.noise import Normals
 from algorithms.engine import canary_audit, lone_canaries, server
 from algorithms.engine import round as engine
 from algorithms.engine.canary_audit import Panel
-from algorithms.interfaces import Metrics, Run, State
+from algorithms.interfaces import Metrics, Outcome, Run, State
 from attacks.interfaces import Exposure
 from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
@@ -276,6 +276,9 @@ class Rounds:
         risk = metric_rows.ClientExposure(findings, attack_round.risk_signal(self.run), self.data)
         row = {"round": state.round - 1} | metric_rows.round_row(snapshot)
         row |= metric_rows.slot_columns(metrics, names) | metric_rows.attack_columns(findings, names) | risk.columns()
+        outcome = Outcome([{}] * state.round, state.spent, self.data.sizes)
+        for component in (self.run.training, self.run.privacy):
+            row |= component.module.so_far(component.config, self.run, outcome)
         row |= {"attacked": bool(findings), "seconds": seconds}
         tables: dict[str, Any] = {"rounds": [row]}
         if snapshot.evaluated:

@@ -160,3 +160,30 @@ def test_the_plan_says_what_splits_do_and_leave_unused(planned) -> None:
     assert data.unused == 1198 - 398 - data.sizes.sum() > 100
     assert f"split dirichlet: {data.unused} training examples are unused, beside {data.sizes.sum()} of clients" in shown
     assert shown.count("are unused") == 1
+
+
+ASKED = """
+name: asked
+base:
+  rounds: 20
+  data: {name: digits, clients: 4, examples_per_client: 40}
+  model: {name: mlp, hidden: []}
+  training: {epochs: 1}
+  privacy: {name: global_dp, target_epsilon: 2}
+resources: {client_actors: 1}
+"""
+
+
+def test_the_noise_for_a_target_is_said_before_the_start(planned) -> None:
+    assert "epsilon 2 of a client at delta 1e-05 after 20 rounds, with noise_multiplier 8.916" in planned(ASKED)
+    shuffled = "{name: dp_sgd, sampling: shuffle, target_epsilon: 2, epochs: 1}"
+    examples = ASKED.replace("{epochs: 1}", shuffled).replace("{name: global_dp, target_epsilon: 2}", "none")
+    assert "target_epsilon 2 after 20 rounds needs noise_multiplier 8.916" in planned(examples)
+    out_of_reach = examples.replace("target_epsilon: 2", "target_epsilon: 1.0e-9").replace("rounds: 20", "rounds: 1000")
+    assert "base.training.target_epsilon: 1e-09 is reached by no noise_multiplier" in planned(out_of_reach, code=2)
+
+
+def test_the_plan_of_a_search_says_which_conditions_its_epsilon_lacks(planned) -> None:
+    swept = "sweep: {training.lr: {uniform: [0.01, 0.1]}}\nsamples: 4\ntune: {metric: accuracy, search: optuna}\n"
+    _, line = " ".join(planned(ASKED + swept).split()).split("epsilon does not include the search")
+    assert all(word in line for word in ("4 trials", "tpe", "accuracy", "not secret", "law", "published"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,8 @@ from algorithms.core.choices import Starts
 from algorithms.interfaces import Outcome
 from algorithms.training import dp_sgd
 from algorithms.training.dp_sgd import Config, epsilon, final_metrics
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.run import resolve
 from tests.support.stand_ins import StandIn
 
 SECRET = ", towards whoever sees the models; the tables of results are not covered"
@@ -155,3 +158,46 @@ def test_our_epsilon_is_exact_for_known_lots_and_an_upper_bound_for_unknown_ones
 def poissons(delta: float) -> float:
     """The epsilon of lots drawn by Poisson sampling, as many in a pass."""
     return dp_sgd_epsilon(Z, 1 / len(LOTS), PASSES * len(LOTS), delta)
+
+
+# A target for an example
+
+
+def asked(target: float | None, sampling: str = "poisson", rounds: int = 4, **slots: Any) -> Any:
+    training = {"name": "dp_sgd", "target_epsilon": target, "sampling": sampling, "batch_size": 10, "epochs": 1}
+    return resolve(
+        {"rounds": rounds, "data": "digits", "model": "mlp", "training": training, "clustering": "none"} | slots
+    )
+
+
+def test_the_noise_for_a_target_keeps_it_for_every_client():
+    run, sizes = asked(3.0), np.array([8, 25, 40, 0])
+    found = dp_sgd.settle(run.training.config, run, sizes)
+    assert max(epsilon(found, size, 4) for size in (8, 25, 40)) == pytest.approx(3, abs=1e-3)
+    assert all(epsilon(found, size, 4) <= 3 for size in (8, 25, 40)) and found.target_epsilon is None
+    assert {run.to_dict()["training"].get(name) for name in ("target_epsilon", "noise_multiplier")} == {3.0, None}
+    many = dp_sgd.settle(asked(50.0).training.config, asked(50.0), np.array([8, 20, 300]))  # more lots cost more
+    assert max(epsilon(many, size, 4) for size in (8, 20, 300)) == pytest.approx(50, rel=1e-3)
+
+
+def test_shuffled_passes_need_the_noise_of_as_many_gaussian_events():
+    """T = 20 passes at epsilon 2: the printed 8.9166, whatever the sizes."""
+    run = asked(2.0, "shuffle", rounds=20)
+    found = dp_sgd.settle(run.training.config, run, np.array([8, 300]))
+    assert found.noise_multiplier == pytest.approx(8.9166, abs=5e-5)
+    run = replace(run, training=replace(run.training, config=found))
+    told = [
+        dp_sgd.so_far(found, run, Outcome([{}] * k, [], np.array([8, 300])))["epsilon_example"] for k in (1, 10, 20)
+    ]
+    assert told == pytest.approx([gaussian_epsilon(math.sqrt(k) / found.noise_multiplier, 1e-5) for k in (1, 10, 20)])
+
+
+def test_a_target_that_nothing_reaches_or_that_is_no_epsilon_is_refused():
+    run = asked(1e-9, rounds=1000)
+    with pytest.raises(ValueError, match="no noise_multiplier"):
+        dp_sgd.settle(run.training.config, run, np.array([8]))
+    with pytest.raises(ConfigError, match=r"training\.target_epsilon: .*losses"):
+        asked(2.0, clustering={"name": "ifca", "clusters": 2})
+    for wrong in (0.0, -1.0, math.nan):
+        with pytest.raises(ConfigError, match=r"training\.target_epsilon"):
+            asked(wrong)

@@ -176,3 +176,13 @@ def test_before_the_first_round_and_after_the_last_trial_no_time_is_left_to_tell
     screen.on_rounds("0", [dict(ROUND) | {"round": 2}])
     screen.on_ended("0", {"status": "finished", "metrics": {}, "seconds": 1.0})
     assert drawn(screen)[0] == "1 of 1 trials ended, 00:00"
+
+
+def test_an_epsilon_is_rounded_up_on_the_screen() -> None:
+    """3.035 is printed as 3.1 with one decimal, and never as 3.0 or 3.03."""
+    out = io.StringIO()
+    screen = Screen(1, Console(file=out, width=200))
+    screen.on_planned("a", "one", {"rounds": 2})
+    screen.on_started("a")
+    screen.on_rounds("a", [ROUND | NOISY | {"round": 0, "epsilon": 3.035}])
+    assert "epsilon 3.1 " in out.getvalue()

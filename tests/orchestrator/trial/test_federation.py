@@ -9,7 +9,8 @@ from algorithms.interfaces import Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.estimates.small_runs import SmallRuns
-from orchestrator.trial.federation import federation_key, partition_data
+from orchestrator.trial.federation import federation_key, partition_data, settled
+from tests.support.planted import given, planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,3 +50,14 @@ def test_the_dry_run_partitions_as_the_run_does(split_seed: int | None) -> None:
     assert (
         content(data) == content(partition_data(run, Path())) == content(partition_data(a_run(split_seed or 1), Path()))
     )
+
+
+def test_a_run_is_settled_with_the_noise_for_its_targets_and_workers_get_that() -> None:
+    """20 passes, and 20 rounds, at epsilon 2; what is sent to workers asks for no target any more."""
+    training = {"name": "dp_sgd", "sampling": "shuffle", "target_epsilon": 2.0, "epochs": 1}
+    asked = resolve(given(20, training=training, privacy={"name": "global_dp", "target_epsilon": 2.0}))
+    sent = resolve(settled(asked, planted()).to_dict())
+    assert [slot.config.noise_multiplier for slot in (sent.training, sent.privacy)] == pytest.approx(
+        [8.9166] * 2, abs=5e-5
+    )  # type: ignore[attr-defined]
+    assert sent.training.config.target_epsilon is sent.privacy.config.target_epsilon is None  # type: ignore[attr-defined]
