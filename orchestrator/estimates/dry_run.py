@@ -53,6 +53,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         unrepeatable(missing),
         *_tuned(sweep, trials),
         *(trial.run.model.module.remark(trial.run.model.config, trial.run) for trial in missing),
+        *(trial.run.privacy.module.remark(trial.run.privacy.config, trial.run) for trial in missing),
         *(trial.run.split.module.remark(trial.run.split.config, trial.run.data.config) for trial in missing),
         "nothing was started",
     ]
