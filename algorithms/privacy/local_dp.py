@@ -18,9 +18,9 @@ often; the column ``epsilon`` of the clients' table has each one's. Whoever sees
 knows its own noise, sees the mean of n updates, whose noise z C / sqrt(n) comes to a central multiplier z sqrt(n) / s:
 ``epsilon_models``. All that sees single updates gets them with the noise: attacks, and every aggregation, even medians.
 
-The price: noise of z sqrt(d / n) clips in the mean of n updates of d parameters. A net of 5000 parameters and 20 clients
-learns at z = 0.05, where ten rounds cost an epsilon of thousands; at a single-digit epsilon it does not. Global noise
-gives the same epsilon for sqrt(n) times less of it, to those who trust the server.
+The price: noise of z sqrt(d / n) clips in the mean of n updates of d parameters. Nets of 4810 parameters at 20 clients
+learn at z = 0.1 and 0.2, where ten rounds cost an epsilon of 2269 and 634; at a single-digit epsilon they do not
+(`sweeps/local_dp.yaml`). Global noise gives the same epsilon for sqrt(n) times less of it, to those who trust the server.
 
 No epsilon is stated where clients send more than updates, as they are: choices of a model, losses, curvatures, numbers
 of examples, running statistics. Metrics of the round are the server's: norms are those of noised updates, and nobody but
@@ -49,6 +49,10 @@ from algorithms.privacy import _server_noise
 
 NEEDS, PRIVATE_UPDATES = "mean", True
 LABEL, COLOR = "local-DP", 4
+AGAINST = "everybody, the server that sees every update included"
+GUARANTEE = "(epsilon, delta) of a client, under secret noise"
+COST = "noise of z sqrt(d / n) clips in the mean: epsilons of hundreds where nets learn"
+PAPERS = {"Gaussian mechanism, exact": "https://arxiv.org/abs/1805.06530"}
 MEASURED = {"epsilon", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}
 METRICS = (
     *(metric for metric in _server_noise.METRICS if metric.name in MEASURED),
@@ -77,7 +81,7 @@ class Config(PrivacyConfig):
     clip: float = Field(
         1.0, ge=1e-12, le=1e12, description="C, the largest L2 norm of an update before its client adds noise to it"
     )
-    # Nets learn from about 0.1 down, at an epsilon of thousands for every client; 20 protects one and learns nothing.
+    # Small nets learn at up to about 0.2; at 0.1 ten rounds cost an epsilon of 2269. At 20, of 1.2, they learn nothing.
     noise_multiplier: float = Field(
         0.1, ge=0, le=1e6, description="z, standard deviation of each client's noise over the clip; 0 only clips"
     )
@@ -170,8 +174,7 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 def sense(config: Config) -> str:
     """Return in words what an epsilon holds for."""
-    towards = "everybody, the server that sees every update included"
-    return accounting.sense(config.noise, RELATIONS[config.neighboring][2], towards)
+    return accounting.sense(config.noise, RELATIONS[config.neighboring][2], AGAINST)
 
 
 def remark(config: Config, run: Run) -> str:
@@ -180,9 +183,7 @@ def remark(config: Config, run: Run) -> str:
         return f"local_dp states no epsilon: {reason.removeprefix('none: ')}"
     epsilon = math.ceil(10 * epsilon_after(config, run.rounds)) / 10
     times = f"all {run.rounds} rounds" if run.participation == "all" else f"as many as {run.rounds} rounds"
-    return (
-        f"local_dp: epsilon {epsilon:.1f} at delta {config.delta:g} for a client that sends in {times}: {sense(config)}"
-    )
+    return f"local_dp: epsilon {epsilon:.1f} of a client that sends in {times}, towards {AGAINST}"
 
 
 def refusal(config: Config, run: Run) -> str | None:
