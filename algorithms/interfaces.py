@@ -60,12 +60,14 @@ class Outcome:
         spent: the privacy events of each round and model.
         sizes: [clients] number of training examples of each client.
         canaries: the scores of an audit by canaries, arrays by name (`algorithms.auditing.finding`); empty without one.
+        history: [rounds, clients] the model that each client trained in each round, -1 if it took no part.
     """
 
     rows: Sequence[Mapping[str, Any]]
     spent: Sequence[Spending]
     sizes: Ints
     canaries: Mapping[str, np.ndarray] = field(default_factory=dict)
+    history: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int16))
 
 
 class ComponentContract(BaseContract, Protocol):
@@ -318,17 +320,27 @@ class AggregationContract(ComponentContract, Protocol):
 
 
 class PrivacyContract(ComponentContract, Protocol):
-    """Clipping of the updates, and protection of a model before it is sent.
+    """Clipping of the updates, and protection of a model, or of every client's update, before it is sent.
 
     Attributes:
         NEEDS: ``"mean"``, or ``"updates"`` if it reads every client's own update.
         NOISY: whether ``noise`` is drawn while clients train.
+        PRIVATE_UPDATES: whether every client sends `private_update` instead of its update, to attacks on updates as well.
         UPDATES_FOR: why it needs every client's update, as the predicate of a sentence; read if ``NEEDS`` is "updates".
     """
 
     NEEDS: Literal["mean", "updates"]
     NOISY: ClassVar[bool] = False
+    PRIVATE_UPDATES: ClassVar[bool] = False
     UPDATES_FOR: ClassVar[str] = "reads every client's own update"
+
+    @staticmethod
+    def private_update(config: Any, update: Floats, noise: Normals) -> Floats:
+        """Return what a client sends in place of its ``update`` [d], which is finite; used if ``PRIVATE_UPDATES`` is True.
+
+        ``noise`` is the client's own of this round. ``update`` is not changed, and is returned itself where it may be sent.
+        """
+        raise TypeError("this component defines no private updates")
 
     @staticmethod
     @abstractmethod
@@ -352,6 +364,11 @@ class PrivacyContract(ComponentContract, Protocol):
     def rounds(config: Any, run: Run) -> int:
         """Return after how many of the run's rounds a budget ends it; by default after all."""
         return run.rounds
+
+    @staticmethod
+    def client_columns(config: Any, run: Run, history: np.ndarray) -> Mapping[str, Doubles]:
+        """Return columns of the clients' table, [clients] each, after the rounds of ``history`` (see `Outcome`)."""
+        return {}
 
     @staticmethod
     def remark(config: Any, run: Run) -> str | None:
@@ -426,7 +443,8 @@ class Run:
     @property
     def draws_noise(self) -> bool:
         """Whether the server or the clients add noise, which ``privacy.noise`` makes reproducible or secret."""
-        return self.privacy.module.NOISY or self.training.module.PRIVATE_STEPS
+        privacy = self.privacy.module
+        return privacy.NOISY or privacy.PRIVATE_UPDATES or self.training.module.PRIVATE_STEPS
 
     @property
     def repeatable(self) -> bool:

@@ -77,7 +77,8 @@ class SeenUpdates:
     """What the server sees of a block of c clients in a round, where they are trained.
 
     ``train_again(i, stream)`` repeats this round's local training of the i-th of these clients, with generators from
-    ``stream(purpose, client)``, and returns its parameters [d]. ``network`` then holds others.
+    ``stream(purpose, client)``, and returns its parameters [d] as it sends them, noise included. ``network`` then holds
+    others.
     """
 
     data: Federation
@@ -118,7 +119,7 @@ class World:
 
     data: Federation
     silent: tuple[int, ...] = ()  # clients that train like the others and then send back the model that they were sent
-    noisy: bool = True  # whether the server adds the noise of the privacy component
+    noisy: bool = True  # whether the server, or every client, adds the noise of the privacy component
 
 
 @dataclass(frozen=True, eq=False)

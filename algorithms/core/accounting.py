@@ -77,15 +77,16 @@ def unsupported(sampler: str, neighboring: str) -> str | None:
     return f"cannot be {neighboring} if participation is {sampler}; the account supports {pairs}"
 
 
-def sense(noise: Literal["reproducible", "secret"], holds: str = "dp") -> str:
-    """Return in words what an epsilon holds for.
+def sense(noise: Literal["reproducible", "secret"], holds: str = "dp", towards: str = "whoever sees the models") -> str:
+    """Return in words what an epsilon holds for, and ``towards`` whom.
 
     >>> sense("secret")
     'dp, towards whoever sees the models; the tables of results are not covered'
     """
     if noise == "secret":
-        return f"{holds}, towards whoever sees the models; the tables of results are not covered"
-    return f"{holds}, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+        return f"{holds}, towards {towards}; the tables of results are not covered"
+    to = "" if towards == "whoever sees the models" else f", towards {towards}"
+    return f"{holds}{to}, of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
 def epsilon(events: Sequence[PrivacyEvent], delta: float, neighboring: str) -> float:

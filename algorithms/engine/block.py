@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Assignment, Doubles, Evaluation, Floats, Ints, PartialSum, Weights, weighted_sum
 from algorithms.core.network import Network, as_tensor
+from algorithms.core.noise import Normals, Zeros
 from algorithms.curvature import hessian
 from algorithms.engine import server
 from algorithms.engine.augmentation import draw_crops
@@ -139,9 +140,10 @@ def train_again(
     position: int,
     stream: Stream,
 ) -> Floats:
-    """Repeat what one client of a block, at ``position``, does in a round; return its parameters [d].
+    """Repeat what one client of a block, at ``position``, does in a round; return its parameters [d], as it sends them.
 
-    With the generators that it had, the result is the same, bit for bit where clients are trained one after another.
+    With the generators that it had, the result is the same, bit for bit where clients are trained one after another. So
+    whoever imitates a client adds the noise of its private update, too.
     """
     here = slice(position, position + 1)
     alone = replace(
@@ -151,7 +153,7 @@ def train_again(
         statistics={name: values[here] for name, values in assigned.statistics.items()},
         optimizer_states={name: values[here] for name, values in assigned.optimizer_states.items()},
     )
-    return train(run, data, network, models, alone, stream).params[0]
+    return protect(run, train(run, data, network, models, alone, stream), alone, models, stream).params[0]
 
 
 def silence(
@@ -165,6 +167,35 @@ def silence(
     for i in np.flatnonzero(np.isin(assigned.clients, list(silent))):
         sent = models[assigned.chosen[i]]
         params[i], buffers[i] = sent.params, sent.buffers
+    return replace(trained, params=params, buffers=buffers)
+
+
+def protect(
+    run: Run,
+    trained: TrainedBlock,
+    assigned: Assignment,
+    models: Sequence[Weights],
+    stream: Stream,
+    noisy: bool = True,
+) -> TrainedBlock:
+    """Return the block as its clients send it: with the private update of each, where the privacy slot has any.
+
+    An update that is not finite counts as zero, and is protected like the others. What a client sends is rounded to
+    float32 after the noise was added. Without ``noisy`` the noise is zero.
+    """
+    privacy = run.privacy
+    if not privacy.module.PRIVATE_UPDATES:
+        return trained
+    params, buffers = trained.params.copy(), trained.buffers.copy()
+    for i, client in enumerate(assigned.clients):
+        sent = models[assigned.chosen[i]]
+        with np.errstate(over="ignore", invalid="ignore"):
+            update = trained.params[i] - sent.params
+        if not np.isfinite(update).all():
+            update, params[i], buffers[i] = np.zeros_like(update), sent.params, sent.buffers
+        noise = Normals(len(update), stream("update_noise", client)) if noisy else Zeros(len(update))
+        if (private := privacy.module.private_update(privacy.config, update, noise)) is not update:
+            params[i] = sent.params + private
     return replace(trained, params=params, buffers=buffers)
 
 

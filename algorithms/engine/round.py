@@ -2,6 +2,7 @@
 
     choose   every client i chooses a model j_i                              IFCA: the one with the lowest loss
     train    the cohort, block by block:  w_i <- local training of theta_{j_i} on D_i,    u_i <- clip(w_i - theta_{j_i})
+             w_i is what the client sends: with a noise of its own, where the privacy slot protects updates
     gather   the server records what they measured, and joins the blocks' sums:           u_j <- mean of u_i over j_i = j
     step     theta_j <- release(aggregate(theta_j, u_j))                     for every model that has clients
 
@@ -38,6 +39,21 @@ LocalStreams = tuple[Stream, Stream]
 
 Fork = Callable[[int, ClientUpdates], None]
 """``fork(model, received)`` sees what the server received for a model, before the model changes."""
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What the clients of a federation send of what they have trained, which is less in some replicas.
+
+    The clients ``silent`` (ids) send back the model that they were sent. Without ``noisy``, clients clip private updates
+    and add no noise to them.
+    """
+
+    silent: Collection[int] = ()
+    noisy: bool = True
+
+
+EVERYTHING = Sending()
 
 
 @dataclass
@@ -164,12 +180,11 @@ def train_block(
     assigned: Assignment,
     streams: LocalStreams,
     observe: Callable[[TrainedBlock], Mapping[str, Any]] | None = None,
-    silent: Collection[int] = (),
+    sending: Sending = EVERYTHING,
 ) -> BlockResult:
     """Train a block of clients, measure the result, and sum the updates up; a pure function, wherever it is called.
 
-    ``observe`` returns what attacks record of the trained clients, by attack; the clients ``silent`` (ids) send back the
-    model that they were sent.
+    ``observe`` returns what attacks record of what the server receives, by attack; ``sending`` is what clients send.
     """
     from algorithms.engine import block
 
@@ -182,8 +197,9 @@ def train_block(
         statistics |= zip(names, block.measure_curvatures(*measured)[:, 0].T, strict=True)
         if server.reliability_due(run, assigned.round):  # nothing depends on the halves but how well rho is known
             halves = block.measure_curvatures(*measured, parts=2)[..., :2]
-    observed = observe(trained) if observe else {}
-    sent = block.silence(trained, assigned, models, silent) if silent else trained
+    sent = block.silence(trained, assigned, models, sending.silent) if sending.silent else trained
+    sent = block.protect(run, sent, assigned, models, of_round, sending.noisy)
+    observed = observe(sent) if observe else {}
     parts = block.sum_updates(run, sent, clients, models, assigned.chosen, data.sizes[list(clients)])
     statistics |= {"train_loss": trained.loss}
     return BlockResult(np.array(clients), parts, statistics, observed, trained.optimizer_states, halves)

@@ -40,6 +40,7 @@ PLACES = {
     "privacy.clip": "max_grad_norm clip_norm l2_norm_clip",
     "clustering.clusters": "num_clusters n_clusters",
     "privacy.global_dp": "dp central_dp user_level_dp",
+    "privacy.local_dp": "ldp",
     "attacks.calibrated_mia": "lira rmia",
     "attacks.shadow_mia": "mia membership_inference",
     "resources.client_actors": "num_workers workers",

@@ -73,7 +73,9 @@ def run_problems(slot: Slot, name: str) -> Iterator[str]:
 def undeclared_metrics(trial: Trial) -> Iterator[str]:
     """Yield the metrics of a run that no component declares."""
     table = trial.rows("rounds").to_pylist()
-    values: dict[str, Any] = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
+    values: dict[str, Any] = final_metrics(
+        trial.run, Outcome(table, trial.state.spent, trial.data.sizes, history=trial.state.history)
+    )
     values |= {name: value for row in table for name, value in row.items()}
     for name, value in values.items():
         in_family = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
@@ -203,6 +205,8 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     for array in (params, updates, received.mean):
         array.setflags(write=False)
     event, sd = module.event(config, received, run), 0.0
+    # How far one client can move what is released: of the mean, a third of what is left of a long update.
+    moved, of = FAR * float(np.asarray(module.bound(config, np.array([FAR])))[0]) / 3, "the mean of three"
     if module.NOISY:
         noises = Normals(6, np.random.default_rng(5)), Zeros(6)
         noisy, bare = (module.release(config, params, received, noise)[0] for noise in noises)
@@ -210,17 +214,30 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
         sd = float(np.min((noisy - bare) / Normals(6, np.random.default_rng(5)).take()))
         if not sd > 0:
             yield "NOISY is True, and release does not add the noise that it is given to every parameter"
+    if module.PRIVATE_UPDATES:
+        sd, moved, of = *sent_noise(module, config), "what its client sends"
+        if not sd > 0:
+            yield "PRIVATE_UPDATES is True, and private_update does not add the noise that it is given to every parameter"
     if event is None or not event.noise_multiplier > 0:
         return
     if np.asarray(module.bound(config, np.array([np.nan, np.inf]))).any():
         yield "event keeps an account, and bound does not return 0 for a norm that is NaN or infinite"
-    longest = FAR * float(np.asarray(module.bound(config, np.array([FAR])))[0])  # what is left of a long update
-    least = event.noise_multiplier * longest / 3
+    least = event.noise_multiplier * moved
     if sd < least * (1 - ROUNDING):
         yield (
             f"event states noise of {event.noise_multiplier:g} times what one client can move; an update of norm {FAR:g} "
-            f"moves the mean of three by {longest / 3:g}, so the standard deviation must be {least:g}, and it is {sd:g}"
+            f"moves {of} by {moved:g}, so the standard deviation must be {least:g}, and it is {sd:g}"
         )
+
+
+def sent_noise(module: Any, config: Any) -> tuple[float, float]:
+    """Return the least deviation of the noise on a zero update, which is sent like any other, and the norm of a long one."""
+    zero, far = np.zeros(6, np.float32), np.full(6, FAR / math.sqrt(6), np.float32)
+    for update in (zero, far):
+        update.setflags(write=False)
+    noisy, bare = (module.private_update(config, zero, n) for n in (Normals(6, np.random.default_rng(5)), Zeros(6)))
+    sd = float(np.min((noisy - bare) / Normals(6, np.random.default_rng(5)).take()))
+    return sd, float(np.linalg.norm(module.private_update(config, far, Zeros(6)) - bare))
 
 
 def source_problems(slot: Slot, name: str) -> Iterator[str]:

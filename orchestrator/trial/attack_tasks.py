@@ -23,6 +23,7 @@ import numpy as np
 import ray
 
 from algorithms.core.messages import Doubles, Weights
+from algorithms.engine.round import Sending
 from algorithms.interfaces import Run
 from attacks import _halves
 from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, ShadowJob, World
@@ -216,7 +217,7 @@ def _measure(whole: Federation, world: World, run: Run, attack: AttackComponent)
     """Train a replica and return the measurements of its model by round."""
     measured: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        setup = prepare_session(f"replica of {run.seed}", run, world.data, world.silent)
+        setup = prepare_session(f"replica of {run.seed}", run, world.data, Sending(world.silent, world.noisy))
         files = Folder(Path(folder)).trial("replica")
         trial = Trial(run, TrialContext(setup, world.data, LocalClients(), None, files, world.noisy))
         while not trial.done:

@@ -62,16 +62,16 @@ class ClientActor:
         run, data, network = worker.run, worker.data, worker.network
         again = partial(train_again, run, data, network, models, assigned)
 
-        def observe(trained: TrainedBlock) -> dict[str, Any]:
+        def observe(sent: TrainedBlock) -> dict[str, Any]:
             updates = SeenUpdates(
-                data, network, models, assigned.chosen, trained.params, trained.buffers, assigned.clients,
+                data, network, models, assigned.chosen, sent.params, sent.buffers, assigned.clients,
                 stream=worker.fixed, round=assigned.round, train_again=again,
             )  # fmt: skip
             due = [attack for attack in run.attacks if attack.name in attacks]
             return {attack.name: attack.module.observe(attack.config, updates) for attack in due}
 
         streams = worker.streams(assigned.round), worker.fixed
-        return train_block(run, data, network, models, assigned, streams, observe, worker.silent)
+        return train_block(run, data, network, models, assigned, streams, observe, worker.sending)
 
     def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:
         """Evaluate every model on the block's training examples, as the choice of models in round ``round_`` needs it."""

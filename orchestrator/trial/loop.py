@@ -55,7 +55,7 @@ class TrialContext:
         setup: where workers find the trial.
         clients: the actors that run jobs, or a replacement in this process.
         tasks: runs the attacks with shadow models or replicas; an `orchestrator.trial.attack_tasks.AttackTasks`.
-        noisy: whether the server adds its noise; not so in a replica that serves as a reference.
+        noisy: whether the server, and not its clients (`Session`), adds noise; not so in a replica that is a reference.
         origin: the hashes of the code and the data.
         cache: the folder of what trials of the sweep share; None: nothing.
     """
@@ -287,6 +287,8 @@ class Rounds:
                 outputs = np.concatenate(self.clients.run(self.setup, jobs)).reshape(len(names), examples, -1)
                 row |= metric_rows.validation(outputs, self.data, state.assignment)
             tables["clients"] = metric_rows.client_rows(snapshot, findings, risk)
+            privacy = self.run.privacy
+            tables["clients"] |= privacy.module.client_columns(privacy.config, self.run, state.history)
         if snapshot.evaluated and last:
             tables["roc"], row["auc_micro"] = metric_rows.roc_rows(snapshot)
             row |= metric_rows.fairness_by_chance(snapshot, stream(self.run.seed, "resampling", state.round))

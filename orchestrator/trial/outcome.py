@@ -31,7 +31,7 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
         DamageError: rows of the trial were damaged or deleted while it ran.
     """
     tables, state = {name: trial.rows(name) for name in TABLES}, trial.state
-    over = Outcome(tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries)
+    over = Outcome(tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries, state.history)
     metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(tables["clients"])
     files = _files(tables.__getitem__) | {folder.model.name: save(trial.rounds.arrays())}
     model = {"shape": list(trial.data.shape), "classes": trial.data.classes}

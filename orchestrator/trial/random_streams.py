@@ -20,7 +20,7 @@ NAMES = """
 partition groups strengths test_owners test_strengths initial_weights preferences warm_start selection batches
 shadow_halves shadow_strengths shadow_training audit noise participation augmentation gradient_noise probes
 curvature_examples curvature_probes attack_targets attack_training replicas pretraining validation resampling
-canaries exchanged_owners
+canaries exchanged_owners update_noise
 """
 PURPOSES = {name: code for code, name in enumerate(NAMES.split())}
 
@@ -43,8 +43,8 @@ def integer(seed: int, purpose: str, *place: int) -> int:
 def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
     """Return the generator of one stream of a run, which is fresh if the run must keep it secret.
 
-    Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on gradients, the lots of
-    private steps, and who takes part if not all do. So is the noise of an audit, which covers the same updates.
+    Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on gradients and on updates,
+    the lots of private steps, and who takes part if not all do. So is the noise of an audit, which covers the same updates.
     """
     if not run.repeatable and purpose in _protecting(run):
         return np.random.default_rng()
@@ -68,4 +68,4 @@ def _protecting(run: Run) -> set[str]:
     """Return the purposes whose random numbers a guarantee of ``run`` rests on."""
     lots = {"batches"} if run.training.module.PRIVATE_STEPS else set()
     sampling = {"participation"} if run.participation != "all" else set()
-    return {"noise", "gradient_noise", "canaries"} | lots | sampling
+    return {"noise", "gradient_noise", "update_noise", "canaries"} | lots | sampling
