@@ -99,7 +99,7 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, slot, name, back
     if name != "dp_sgd":
         run["training"]["backend"] = backend
     if slot is None:
-        run["attacks"] = [attack(one) for one in components("attacks")]
+        run |= {"attacks": [attack(one) for one in components("attacks")], "clustering": "ifca"}  # some attack choices
     elif slot.key == "model":
         data = pictures()
     if run["model"] != described()["model"]:  # a large one
