@@ -220,7 +220,7 @@ def epsilon_of_search(events: Sequence[PrivacyEvent], delta: float, neighboring:
     """Compute epsilon of the winner of a random search whose trials release ``events`` each (Papernot and Steinke 2022).
 
     The number of trials is drawn from ``law``, one of `LAWS`, with this ``mean``. It holds if the conditions do that
-    `orchestrator.config.search_account` checks.
+    `orchestrator.config.tune_section.unaccounted` checks.
 
     >>> round(epsilon_of_search([PrivacyEvent(8.0)] * 20, 1e-5, "add_or_remove_one", "geometric", 10), 4)
     4.8203
