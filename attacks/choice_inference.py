@@ -139,9 +139,7 @@ def follow(config: Config, seen: SeenChoice) -> Mapping[str, NDArray[np.float64]
     if _beta_decides(seen.preferences):
         for end in ends.values():
             free = np.flatnonzero((seen.chosen >= 0) & (end != beta))
-            other = free[
-                seen.instead(free, end[free]) != seen.chosen[free]
-            ]  # with whom the end would be another choice
+            other = free[seen.instead(free, end[free]) != seen.chosen[free]]  # who would choose otherwise at the end
             inside, outside = beta[other], end[other]
             for _ in range(STEPS if len(other) else 0):
                 middle = (inside + outside) / 2

@@ -180,9 +180,8 @@ class SeenChoices:
     """All choices of a finished run, of the initialization that was kept."""
 
     data: Federation
-    choices: NDArray[
-        np.int16
-    ]  # [rounds, clients] as in `SeenChoice`, without the rounds in which models were dealt out
+    # [rounds, clients] as in `SeenChoice`, without the rounds in which models were dealt out.
+    choices: NDArray[np.int16]
     preferences: Preferences
     stream: Stream
     kept: Mapping[str, NDArray[Any]]  # what the attack returned for the last choice

@@ -135,10 +135,8 @@ def settle(config: Config, run: Run, sizes: Ints) -> Config:
         return config
     z, target = 0.0, config.target_epsilon
     for lot, size in sorted({lots(config, size): size for size in sizes.tolist()}.items()):
-        if lot == 0 or (
-            z and _of_noise(config, size, run.rounds, z) <= target
-        ):  # the fewest lots mostly need most noise
-            continue
+        if lot == 0 or (z and _of_noise(config, size, run.rounds, z) <= target):
+            continue  # the fewest lots, which come first, mostly need most noise
         found = accounting.calibrate(partial(_of_noise, config, size, run.rounds), target, MOST_NOISE)
         if found is None:
             raise ValueError(f"{target:g} is reached by no noise_multiplier up to {MOST_NOISE:g}")
