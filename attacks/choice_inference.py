@@ -39,7 +39,7 @@ from pydantic import Field, model_validator
 
 from algorithms.core.choices import Preferences
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import Column, Metric, PerClient
+from algorithms.core.metric import CHOICE, Column, Metric, PerClient
 from algorithms.interfaces import Problems, Run
 from attacks.interfaces import Exposure, Measure, SeenChoice, SeenChoices
 from attacks.metrics.disparity import Z95, wilson
@@ -58,33 +58,32 @@ FEWEST = 4  # clients, so that each half has two
 STEPS = 14  # of a bisection: an end of an interval of beta is known to 1 / 16384
 Z = Z95 * sqrt(1 + 2 / np.pi)
 PLACE = 1  # of the stream; source inference has places of one number
-FAMILY = "Choice of a model"
 
 
 def _metrics(secret: Secret, what: str, rank: int) -> tuple[Metric, ...]:
     name, heading = f"choice_{secret}", f"{secret} by\nchoice"
     gain = Metric(
-        f"{name}_gain", FAMILY, f"{what} guessed from choices, above the largest", "lower",
+        f"{name}_gain", CHOICE, f"{what} guessed from choices, above the largest", "lower",
         table=Column(rank, heading, 2), chance=f"{name}_gain_null",
         reading="by choice: how much oftener than by naming the most frequent one it is guessed from the models that a "
         "client chose" if secret == "group" else "",
     )  # fmt: skip
-    bits = Metric(f"{name}_bits", FAMILY, f"{what}, from choices", "lower", "bits", chance=0.0)
-    return gain, bits, Metric(f"{name}_p", FAMILY, f"{what}, p value of the bits", None, "")
+    bits = Metric(f"{name}_bits", CHOICE, f"{what}, from choices", "lower", "bits", chance=0.0)
+    return gain, bits, Metric(f"{name}_p", CHOICE, f"{what}, p value of the bits", None, "")
 
 
 METRICS = (
     *_metrics("group", "true group", 2),
     *_metrics("tolerance", "upper or lower half of tolerance", 3),
     *_metrics("label", "largest class", 5),
-    Metric("choice_mix_gain", FAMILY, "mix of labels, 1 - TV gained", "lower", "", chance="choice_mix_gain_null"),
+    Metric("choice_mix_gain", CHOICE, "mix of labels, 1 - TV gained", "lower", "", chance="choice_mix_gain_null"),
     Metric(
         "choice_beta_bits",
-        FAMILY,
+        CHOICE,
         "weight of risk, at most revealed by choices",
         "lower",
         "bits",
-        table=Column(3, "beta by\nchoice\nbits", 2),
+        table=Column(3, "bits of beta\nby choice", 2),
         chance=0.0,
         clients=PerClient("What choices reveal at most of each client's weight of risk, bits"),
     ),
