@@ -59,6 +59,7 @@ def test_a_report_is_written_again_if_anything_of_it_has_changed_and_gives_the_s
         write_report(folder, formats=("svg",))
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_a_report_follows_its_trials_and_forgets_figures_without_data(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0]})
     assert "convergence.png" in {file.name for file in write_report(folder)}
@@ -76,6 +77,7 @@ def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None
     assert "2 trials: 1 diverged, 1 failed." in (folder / "report" / "summary.md").read_text()
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, base={"data.name": "digits"})
     earlier = Log(folder / "report", "s")
