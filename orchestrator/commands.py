@@ -30,11 +30,12 @@ from orchestrator.estimates.needs import LARGEST, fits, this_machine
 from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
+from orchestrator.report.data import read_results
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.sweeps import trial_rows, write_sweep, write_trials
+from orchestrator.results.sweeps import write_sweep, write_trials
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.earlier import Earlier, earlier_results
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
@@ -269,8 +270,9 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
 
 def describe(work: Work) -> list[str]:
     """Write the manifest of the sweep, with its file, its overrides and its trials; return what was damaged."""
-    text = work.sweep.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in work.sweep.sets) + "\n"
-    return write_sweep(work.folder, work.sweep.name, text, plan(work.trials))
+    sweep, runs = work.sweep, [trial.run for trial in work.trials]
+    given = sweep.swept, sweep.sets, tuned_sentences(sweep.tune, runs)
+    return write_sweep(work.folder, sweep.name, sweep.text, plan(work.trials), *given)
 
 
 def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
@@ -312,12 +314,10 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     A run that is killed in here is made good by the next one, which does all of it again.
     """
     sweep, folder, titles = work.sweep, work.folder, {trial.id: trial.title for trial in work.trials}
-    rows = trial_rows(folder)
-    remarks, width = tuned_sentences(folder.path, rows), screen.console.width
-    configs = {trial.id: trial.run.to_dict() for trial in work.trials}
-    table = summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks, configs=configs)
-    screen.console.print(table)
-    write_report(folder.path)
+    results = read_results(folder.path)
+    rows = results.trials
+    screen.console.print(summary_table(results, screen.console.width))
+    write_report(folder.path, results=results)
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
     elif work.choices.new_store:

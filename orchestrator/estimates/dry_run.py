@@ -16,10 +16,9 @@ from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.config.tune_section import unaccounted
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import parameters
-from orchestrator.report.context import sentences
+from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.statistics import FEWEST, least_significant
 from orchestrator.report.vocabulary import ALGORITHM
@@ -52,7 +51,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         *([answer] if isinstance(answer, str) else answer.lines),
         _power(trials),
         unrepeatable(missing),
-        *_tuned(sweep, trials),
+        *tuned_sentences(sweep.tune, [trial.run for trial in trials]),
         *(trial.run.model.module.remark(trial.run.model.config, trial.run) for trial in missing),
         *(trial.run.split.module.remark(trial.run.split.config, trial.run.data.config) for trial in missing),
         "nothing was started",
@@ -80,19 +79,6 @@ def _power(trials: list[TrialSpec]) -> str:
         f"{words}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "
         f"between pairs, from {least_significant(count, 2):.1f} where risk and accuracy are tested (Holm)"
     )
-
-
-def _tuned(sweep: Sweep, trials: list[TrialSpec]) -> list[str]:
-    """What the tables of a tuned sweep will say of its search: on what it chooses, and what an epsilon does not include."""
-    if sweep.tune is None:
-        return []
-    slots = [slot for trial in trials for slot in (trial.run.privacy, trial.run.training)]
-    declared = [metric for slot in slots for metric in getattr(slot.module, "METRICS", ())]
-    if not any(metric.protects for metric in declared):
-        return sentences(sweep.tune.metrics, len(trials))
-    secret = all(trial.run.draws_noise and not trial.run.repeatable for trial in trials)
-    public = all(getattr(trial.run.data.config, "VALIDATION", "") == "validation_size" for trial in trials)
-    return sentences(sweep.tune.metrics, len(trials), unaccounted(sweep.tune, secret, public))
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:

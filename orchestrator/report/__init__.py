@@ -32,7 +32,7 @@ def page_path(folder: Path) -> Path:
     return Folder(Path(folder)).report / f"{Path(folder).name}.html"
 
 
-def write_report(folder: Path, formats: Sequence[Format] = ("png",)) -> list[Path]:
+def write_report(folder: Path, formats: Sequence[Format] = ("png",), results: Results | None = None) -> list[Path]:
     """Write the report of a sweep to ``folder``/report/, unless it is there and nothing has changed.
 
     Trials that did not finish are counted and listed. A figure is written only if its data exist, a table of differences
@@ -42,6 +42,7 @@ def write_report(folder: Path, formats: Sequence[Format] = ("png",)) -> list[Pat
     Args:
         folder: the results folder of the sweep.
         formats: the formats of the figures.
+        results: what was read from the folder just now; None: it is read.
 
     Returns:
         The files: tables, figures, and at last the page.
@@ -52,7 +53,7 @@ def write_report(folder: Path, formats: Sequence[Format] = ("png",)) -> list[Pat
     """
     target = Folder(Path(folder)).report
     with refusals(target, "could not be written"):
-        results = read_results(Path(folder))
+        results = results or read_results(Path(folder))
         formats = sorted(formats)
         inputs = {"inputs": _digest(results), "formats": formats}
         try:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from string import Formatter
-from typing import Any
 
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric
+from algorithms.interfaces import Run
 from attacks.interfaces import adversary
 from datasets.components import described
-from orchestrator.config.document import contents, read
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.tune_section import KINDS, VALIDATION, Tune, parse_tune, unaccounted
+from orchestrator.config.tune_section import VALIDATION, Tune, unaccounted
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, lookup, text
 from orchestrator.report.statistics import estimate, number
 from orchestrator.report.vocabulary import setting_label
-from orchestrator.results.record import SECRET_NOISE
 
 DASH = "–"  # not measured
 BY_CHANCE = "(by chance)"
@@ -259,44 +255,19 @@ def trial_notes(trials: Sequence[Mapping[str, Value]]) -> list[str]:
     return [f"{notes.count(note)} of {len(trials)} trials: {note}" for note in dict.fromkeys(notes)]
 
 
-OVERRIDE = "# --set "  # how the overrides are kept, as the last lines of sweep.yaml
 TRAINING = ("loss", "train_")  # how the names of metrics on training examples begin
 
 
-def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
-    tree = _sweep(folder)
-    if not (names := _compared(tree)):
+def tuned_sentences(tune: Tune | None, runs: Sequence[Run]) -> list[str]:
+    """Lines about the search of a tuned sweep with these runs: on what it chooses, and what an epsilon does not include."""
+    if tune is None:
         return []
-    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in epsilons())
-    section, _ = parse_tune(tree["tune"])
-    secret = all(SECRET_NOISE in text(trial.get("notes")) for trial in trials)
-    public = "validation_size" in text(lookup(tree, "base.data"))
-    return sentences(names, len(trials), unaccounted(section or Tune(), secret, public) if stated else ())
-
-
-def selection_metrics(folder: Path) -> Sequence[str]:
-    """The metrics that the section ``tune`` of ``folder``/sweep.yaml compares, overrides included; none without a search."""
-    return _compared(_sweep(folder))
-
-
-def _sweep(folder: Path) -> dict[str, Any]:
-    """What ``folder``/sweep.yaml says, overrides included; empty if it cannot be read."""
-    path = folder / "sweep.yaml"
-    try:
-        text = contents(path)
-        tree = read(text, str(path)).changed(overrides(text)).value
-    except ConfigError:
-        return {}
-    return tree if isinstance(tree, dict) else {}
-
-
-def _compared(tree: Mapping[str, Any]) -> Sequence[str]:
-    tune = tree.get("tune")
-    if not isinstance(tune, dict) or not any(tune.get(kind) for kind in KINDS):
-        return ()
-    compared = tune.get("metric") or Tune.model_fields["metric"].get_default()
-    return compared if isinstance(compared, list) else [str(compared)]
+    declared = [metric for run in runs for slot in (run.privacy, run.training) for metric in slot.module.METRICS]
+    if not any(metric.protects for metric in declared):
+        return sentences(tune.metrics, len(runs))
+    secret = all(run.draws_noise and not run.repeatable for run in runs)
+    public = all(getattr(run.data.config, "VALIDATION", "") == "validation_size" for run in runs)
+    return sentences(tune.metrics, len(runs), unaccounted(tune, secret, public))
 
 
 def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = ()) -> list[str]:
@@ -315,10 +286,3 @@ def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = ()) -> l
         chosen = f"on {label} {over}: its best value is optimistic"
     lines = [f"tuned: hyperparameters chosen {chosen}"]
     return [*lines, f"epsilon does not include the search {over}: {'; '.join(unmet)}"] if unmet else lines
-
-
-def overrides(text: str) -> list[str]:
-    """The options ``--set`` of the run that wrote ``text``, the content of ``sweep.yaml``."""
-    lines = text.rstrip("\n").split("\n")
-    last = next((at for at, line in enumerate(reversed(lines)) if not line.startswith(OVERRIDE)), len(lines))
-    return [line.removeprefix(OVERRIDE) for line in lines[len(lines) - last :]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -237,6 +237,7 @@ class Results:
         keys: the swept keys except the seeds of the run and of the partition, dotted.
         metrics: the final metrics of the trials, in the order of the reports.
         configs: the resolved run of every trial whose ``config.yaml`` is readable, by id.
+        facts: what the sweep's manifest says (`orchestrator.results.sweeps.write_sweep`); empty of made up results.
     """
 
     folder: Path
@@ -244,6 +245,7 @@ class Results:
     keys: tuple[str, ...]
     metrics: tuple[str, ...]
     configs: Configs
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -313,9 +315,8 @@ def read_results(folder: Path) -> Results:
     if damages := [damage for damage in damages if damage]:
         raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in damages[:NAMED])
     believe(facts["declared"])
-    declared = _mapping(facts["file"]).get("sweep")
     configs = {trial.id: _mapping(trial.config.read_text()) if trial.config.is_file() else {} for trial in trials}
-    return results(sweep.path, table, declared if isinstance(declared, Mapping) else (), configs)
+    return replace(results(sweep.path, table, facts["swept"], configs), facts=facts)
 
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.metric_names import metric
-from orchestrator.report.context import partition_line, tuned_sentences
+from orchestrator.report.context import partition_line
 from orchestrator.report.data import DEAL, Results, Row, Value, text
 from orchestrator.report.measured import IRRELEVANT, Trial, agrees, differing, matches, trials_of
 from orchestrator.report.published import FIXED, FORMS, VARIED, Counterpart, Record, counterpart, papers, records
@@ -184,7 +184,7 @@ def published_csv(compared: Sequence[Number]) -> str:
 def published_markdown(results: Results, compared: Sequence[Number]) -> str:
     """The content of ``published.md``: the comparison, and the fields of which the papers say nothing."""
     blocks = [f"# {escape(results.name)}: measured and published numbers"]
-    blocks += [escape(sentence) for sentence in tuned_sentences(results.folder, results.trials)]
+    blocks += [escape(sentence) for sentence in results.facts.get("tuned", ())]
     blocks += [
         f"{READING} The last column names every field in which our runs differ from what the paper or its released code says."
     ]

@@ -119,7 +119,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     claims = any(metric(name).bound == "upper" for name in results.metrics)
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
     blocks += [f"{READING} {CLAIMED}" if claims else READING]
-    blocks += [escape(line) for line in context.tuned_sentences(results.folder, results.trials)]
+    blocks += [escape(line) for line in results.facts.get("tuned", ())]
     blocks += [
         context.partition_line(results),
         PAIRED if paired else "",

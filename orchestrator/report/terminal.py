@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
 from orchestrator.report import context
-from orchestrator.report.data import DEAL, Configs, Results, Setting, Trials, counts, results, rows
+from orchestrator.report.data import DEAL, Results, Setting, counts
 from orchestrator.report.frame import between
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import key_labels, value_label
@@ -24,34 +22,18 @@ GAP = 2
 ALARM = "bold red"
 
 
-def summary_table(
-    trials: Trials,
-    swept: Iterable[str],
-    *,
-    title: str = "",
-    width: int = 100,
-    remarks: Sequence[str] = (),
-    configs: Configs = MappingProxyType({}),
-) -> Table:
+def summary_table(read: Results, width: int = 100) -> Table:
     """The summary table: one row per setting, with the mean over its seeds ± half the width of the 95 % interval.
 
     Below three seeds their values replace mean and interval. Columns that never show an interval have the mean. If the
     table is too wide, the intervals are put below the means; if that is not enough, the least important columns are left
-    out and named in the caption. A setting without a finished trial has dashes and its trials' statuses.
-
-    Args:
-        trials: the table of trials, or its rows.
-        swept: the swept keys, with or without the seed.
-        title: the title above the table.
-        width: the columns of the terminal.
-        remarks: further lines of the caption, such as `tuned_sentences`.
-        configs: the resolved runs by id.
+    out and named in the caption. A setting without a finished trial has dashes and its trials' statuses. ``width`` is that
+    of the terminal, in columns.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    read = results(Path(), rows(trials), swept, configs)
     notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
     fixed = [
         [label.replace(" ", "\n"), *(value_label(key, setting.values[at]) or context.DASH for setting in read.settings)]
@@ -59,11 +41,11 @@ def summary_table(
     ]
     last = [["no result", *notes]] if any(notes) else []
     columns, left_out, stacked = _fit(read, _columns(read), width - sum(_wide(cells) + GAP for cells in fixed + last))
-    caption = Text("\n".join([*_caption(read, columns, left_out), *remarks]))
+    caption = Text("\n".join([*_caption(read, columns, left_out), *read.facts.get("tuned", ())]))
     caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
     style = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
     sides = {"title_justify": "left", "caption_justify": "left"}
-    table = Table(title=Text(title) if title else None, caption=caption, **style, **sides)  # type: ignore[arg-type]
+    table = Table(title=Text(read.name) if read.name else None, caption=caption, **style, **sides)  # type: ignore[arg-type]
     for cells in fixed:
         table.add_column(cells[0])
     for column in columns:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,27 @@ from orchestrator.results.writing import write_atomically
 Row = dict[str, Any]
 
 
-def write_sweep(folder: Folder, name: str, text: str, plan: Iterable[Row]) -> list[str]:
+def write_sweep(
+    folder: Folder,
+    name: str,
+    text: str,
+    plan: Iterable[Row],
+    swept: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    tuned: Sequence[str] = (),
+) -> list[str]:
     """Write what a claimed folder says of its sweep; ``sweep.yaml`` and ``trials.parquet`` follow from it.
+
+    Its facts are an ``id``, what components from outside declare (``declared``), the ``file``, the ``trials`` and the rest.
 
     Args:
         folder: the folder.
         name: the name of the sweep.
-        text: the sweep file, with overrides as comments.
+        text: the sweep file, without overrides.
         plan: what is known of every trial before it runs: ``id``, components, seed, rounds and swept values.
+        swept: the swept keys, dotted, in the order of the file.
+        sets: the overrides, as ``key=value``.
+        tuned: sentences on the search that chooses among the trials.
 
     Returns:
         Sentences on what was damaged. Raises WriteError.
@@ -48,8 +60,10 @@ def write_sweep(folder: Folder, name: str, text: str, plan: Iterable[Row]) -> li
         pass
     except DamageError as error:
         notes.append(f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew")
-    Log(folder.path, name).finish({"id": identity, "file": text, "declared": declared(), "trials": list(plan)})
-    write_atomically(folder.sweep, text.encode())
+    facts = {"id": identity, "file": text, "sets": sets, "swept": swept, "tuned": tuned, "declared": declared()}
+    Log(folder.path, name).finish(facts | {"trials": list(plan)})
+    overrides = "".join(f"\n# --set {change}" for change in sets)
+    write_atomically(folder.sweep, f"{text.rstrip(chr(10))}{overrides}\n".encode())
     write_trials(folder)
     return notes
 
@@ -60,14 +74,14 @@ def write_trials(folder: Folder) -> None:
 
 
 def read_sweep(folder: Folder) -> Manifest:
-    """The manifest of a sweep: its facts are ``id``, ``file``, ``declared`` and ``trials``.
+    """The manifest of a sweep, whose facts are those of `write_sweep`.
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
         DamageError: the manifest is not what was saved.
     """
     manifest = read_manifest(folder.path)
-    if not {"id", "file", "declared", "trials"} <= manifest.facts.keys():
+    if not {"id", "swept", "declared", "trials"} <= manifest.facts.keys():
         raise FileNotFoundError(folder.manifest)
     return manifest
 
@@ -84,13 +98,6 @@ def content_hash(folder: Folder) -> str:
     for file in filter(Path.is_file, (folder.table, *sweep_files(folder))):
         digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
     return digest.hexdigest()
-
-
-def sweep_file(folder: Folder) -> str:
-    """The text of a sweep's file; empty if the folder holds no sweep, or a damaged one."""
-    with suppress(FileNotFoundError, DamageError):
-        return str(read_sweep(folder).facts["file"])
-    return ""
 
 
 def trial_rows(folder: Folder) -> list[Row]:

@@ -19,7 +19,7 @@ from mlflow.entities import Dataset, Metric
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import full_label, guessing
-from orchestrator.report.data import SLOT_NAMES, Results, plain, read_results
+from orchestrator.report.data import Results, plain, read_results
 from orchestrator.report.statistics import number
 from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
 from orchestrator.results.paths import Folder
@@ -78,9 +78,7 @@ class Projection:
 def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
     """The swept values of each trial of a sweep, by id and dotted key."""
     facts = read_sweep(folder).facts
-    rows, declared = facts["trials"], yaml.safe_load(facts["file"]).get("sweep") or {}
-    added = [key for row in rows[:1] for key in row if "." in key and key not in SLOT_NAMES]  # by --set
-    keys = dict.fromkeys([*(key.removeprefix("base.") for key in declared), *added])
+    rows, keys = facts["trials"], facts["swept"]
     return {row["id"]: {key: plain(row[key]) for key in keys if row.get(key) is not None} for row in rows}
 
 

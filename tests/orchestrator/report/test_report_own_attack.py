@@ -95,7 +95,7 @@ def test_it_is_drawn_like_ours(own: Arrangement) -> None:
 def test_it_is_in_the_tables_with_its_reading(own: Arrangement) -> None:
     assert main_metrics(own.results) == ["accuracy", "own_auc"]
     assert "Own: among the 8 shadows." in summary_markdown(own.results)
-    table = summary_table(own.results.trials, own.results.keys, width=200)
+    table = summary_table(own.results, 200)
     assert "own\nAUC" in [str(column.header) for column in table.columns]
     assert "own: among the 8 shadows" in str(table.caption)
 

@@ -40,7 +40,7 @@ def summary(trials: Sequence[dict], **given: Any) -> str:
 
 def printed(trials: Any, width: int, swept: Sequence[str] = SWEPT) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(summary_table(trials, swept, title="a sweep", width=width))
+    console.print(summary_table(read(trials, swept), width))
     return console.export_text()
 
 
@@ -208,7 +208,6 @@ def test_the_terminal_table_keeps_within_the_width_and_names_what_does_not_fit(w
     named = "in the report but too wide for this terminal: " in flat(page)
     assert named or width > 80
     assert not named or width < 200
-    assert printed(pd.DataFrame(grouped()), width) == page
 
 
 def test_only_measured_columns_appear_and_a_setting_without_a_result_has_dashes_and_the_reason() -> None:
