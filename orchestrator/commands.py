@@ -15,7 +15,6 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from algorithms.core.accounting import rounded_up
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
@@ -23,7 +22,7 @@ from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines
 from orchestrator.estimates.needs import LARGEST, fits, this_machine
@@ -31,6 +30,7 @@ from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import read_results
+from orchestrator.report.statistics import number
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.paths import Folder, FolderError
@@ -41,7 +41,7 @@ from orchestrator.scheduling.earlier import Earlier, earlier_results
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
-from orchestrator.tracking.store import named_server, server_note, server_problem, set_store_aside
+from orchestrator.tracking.store import named_server, server_problem, set_store_aside
 from orchestrator.tracking.tracker import Tracker, fill
 
 if TYPE_CHECKING:
@@ -96,11 +96,6 @@ class Work:
     def ahead(self) -> list[TrialSpec]:
         """Stand-ins for the trials that a search has not drawn yet."""
         return self.search.ahead() if self.search else []
-
-
-def run(path: Path, sets: Sequence[str], choices: Choices) -> int:
-    """Run the sweep in ``path`` with the overrides ``sets`` (``key=value``), or resume it; see `run_sweep`."""
-    return run_sweep(load_sweep(path, sets), choices)
 
 
 def run_sweep(sweep: Sweep, choices: Choices) -> int:
@@ -200,7 +195,6 @@ def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
         ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
         where = f" on {target}" if target.address else f" {ready}"
         notes = [f"{target.note}; Ray is started on this machine instead"] if target.note else []
-        notes += filter(None, [server_note(choices.tracking_uri)])
     count = sweep.samples if sweep.space else len(sweep.runs)
     print(f"{sweep.name}: {count} trials{where}", *notes, sep="\n", flush=True)
 
@@ -346,18 +340,14 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
         return [f"no finished trial has {' and '.join(map(repr, tune.metrics))}, so there is no best trial"]
     points = np.array([[row[name] for name in tune.metrics] for row in measured]) * tune.signs
     best = [row for row, is_best in zip(measured, undominated(points), strict=True) if is_best]
+    value = lambda name, row: number(row[name], metric(name).digits, metric(name).bound)  # noqa: E731
     if len(tune.metrics) == 1:
-        return [f"best {tune.metrics[0]} {_short(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
-    values = [", ".join(f"{name} {_short(name, row)}" for name in tune.metrics) for row in best]
+        return [f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
+    values = [", ".join(f"{name} {value(name, row)}" for name in tune.metrics) for row in best]
     return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}:"] + [
-        f"  {value}: {titles[row['id']]}"
-        for value, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
+        f"  {words}: {titles[row['id']]}"
+        for words, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
     ]
-
-
-def _short(name: str, row: Mapping[str, Any]) -> str:
-    """The value of a metric in four digits; an upper bound is rounded up."""
-    return f"{rounded_up(row[name]) if metric(name).bound == 'upper' else row[name]:.4g}"
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:

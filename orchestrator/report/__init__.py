@@ -99,7 +99,7 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.frame import contrasts, tidy
     from orchestrator.report.front import fronts
-    from orchestrator.report.numbers import compare, published_csv, published_markdown
+    from orchestrator.report.numbers import compare, published_markdown
     from orchestrator.report.page import is_shown, page
     from orchestrator.report.summary import (
         attacks_markdown,
@@ -117,7 +117,6 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
         "attacks.md": attacks_markdown(results),
         "front.md": front_markdown(results, undominated) if undominated else "",
         "differences.md": differences_markdown(results, paired) if paired else "",
-        "published.csv": published_csv(compared) if compared else "",
         "published.md": published_markdown(results, compared) if compared else "",
     }
     yield from ((name, content.encode()) for name, content in tables.items() if content)

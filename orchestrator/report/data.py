@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from orchestrator.config import slots
+from orchestrator.config.document import KeyPathError, locate, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.metric_names import metric, metrics, ordered
 from orchestrator.report.statistics import Estimate, claims, estimate, limits
@@ -41,20 +43,10 @@ def plain(value: Any) -> Value:
     """The Python value of a cell: NumPy values are unwrapped, JSON lists and mappings are parsed, NaN becomes None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
     if isinstance(value, str) and value[:1] in ("[", "{"):
-        try:
+        with suppress(ValueError):
             return json.loads(value)
-        except ValueError:
-            return value
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return None if math.isnan(value) else value
-    return None if str(value) in ("NaT", "<NA>") else str(value)
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def text(value: Value) -> str:
@@ -83,15 +75,9 @@ def sort_key(value: Value) -> tuple[Any, ...]:
 
 def lookup(config: Value, path: str) -> Value:
     """The value at a dotted key of a run, None if absent; an entry of a list is addressed by name or position."""
-    for part in path.split("."):
-        if isinstance(config, list):
-            named = {str(i): item for i, item in enumerate(config)} | {
-                item["name"]: item for item in config if isinstance(item, Mapping) and "name" in item
-            }
-            config = named.get(part)
-        else:
-            config = config.get(part) if isinstance(config, Mapping) else None
-    return config
+    with suppress(KeyPathError):
+        return value_at(config, locate(config, path.split(".")))
+    return None
 
 
 def _round(value: Value) -> Value:
@@ -263,11 +249,8 @@ class Results:
 
     @cached_property
     def rounds(self) -> dict[str, list[Row]]:
-        """The rounds of the finished trials, in order, by id. Of a repeated round, the last row counts."""
-        finished = [trial for trial in self.trials if trial["status"] == "finished"]
-        tables = {trial["id"]: self.table(trial, "rounds") for trial in finished}
-        last = {ident: {row["round"]: row for row in table if "round" in row} for ident, table in tables.items()}
-        return {ident: [by_round[number] for number in sorted(by_round)] for ident, by_round in last.items()}
+        """The rounds of the finished trials, in order, by id."""
+        return {trial["id"]: self.table(trial, "rounds") for trial in self.trials if trial["status"] == "finished"}
 
     def frame(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
         """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or lacks a needed column."""

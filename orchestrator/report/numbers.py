@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import partition_line
-from orchestrator.report.data import DEAL, Results, Row, Value, text
+from orchestrator.report.data import DEAL, Results, Value, text
 from orchestrator.report.measured import IRRELEVANT, Trial, agrees, differing, matches, trials_of
 from orchestrator.report.published import FIXED, FORMS, VARIED, Counterpart, Record, counterpart, papers, records
 from orchestrator.report.statistics import FEWEST, UNLIMITED, Estimate, deviation, estimate, limits, quantile
-from orchestrator.report.summary import csv_text, escape, markdown_table
+from orchestrator.report.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_label, setting_label
 
 FULL, ONE_PARTITION, SHORTENED, NOT_MEASURED = "at the paper's size", "one partition", "shortened", "not measured"
@@ -165,20 +165,7 @@ def _value(printed: Counterpart, trial: Trial) -> float:
     return math.fsum(float(trial.metrics[name]) for name in printed.metrics) / len(printed.metrics)
 
 
-# The files of a sweep
-
-
-def published_csv(compared: Sequence[Number]) -> str:
-    """The content of ``published.csv``: a line for each published number and setting of the sweep."""
-    lines: list[Row] = [
-        {name: getattr(row.record, name) for name in ("paper", "source", "dataset", "method", "setting", "metric")}
-        | {"published": row.printed, "published_std": None if row.record.std is None else row.record.std * row.scale}
-        | {"measured_setting": row.setting, "measured": row.estimate.mean}
-        | {"measured_low": row.estimate.low, "measured_high": row.estimate.high, "partitions": row.estimate.n}
-        | {"gap": row.estimate.mean - row.printed, "size": row.level, "differs": _differs(row), "note": row.record.note}
-        for row in compared
-    ]
-    return csv_text(list(lines[0]), [list(line.values()) for line in lines])
+# The file of a sweep
 
 
 def published_markdown(results: Results, compared: Sequence[Number]) -> str:
@@ -198,12 +185,9 @@ def published_markdown(results: Results, compared: Sequence[Number]) -> str:
 def sweep_cells(number: Number) -> list[str]:
     """The cells of a number under `SWEEP_HEAD`."""
     record, note = number.record, number.record.note and f"note: {number.record.note}"
-    last = [number.setting or "the whole sweep", "; ".join(filter(None, (_differs(number), note)))]
+    differs = "; ".join(f"{field_label(key)} {words}" for key, words in number.differs.items())
+    last = [number.setting or "the whole sweep", "; ".join(filter(None, (differs, note)))]
     return [record.source, record.dataset, record.setting, *_cells(number), *last]
-
-
-def _differs(number: Number) -> str:
-    return "; ".join(f"{field_label(key)} {words}" for key, words in number.differs.items())
 
 
 def field_label(key: str) -> str:

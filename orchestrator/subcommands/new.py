@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,25 +92,19 @@ def _problem(sentence: str) -> ConfigProblem:
 
 
 def _write(text: str, output: Path) -> Sweep:
-    """Check the sweep where it will be, as ``fedpriv run`` would, and write it; nothing is left of one that is refused."""
+    """Check the sweep as ``fedpriv run`` would, and write it; nothing is written of one that is refused."""
     from orchestrator.cluster.data_checks import data_problems
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.config.sweep_file import load_sweep
+    from orchestrator.config.sweep_file import parse_sweep
+    from orchestrator.results.writing import WriteError, write_atomically
 
-    draft = output.with_name(f".{output.name}.new")
     try:
-        draft.unlink(missing_ok=True)
-        with open(draft, "x", encoding="utf-8") as file:  # a link in its place is not followed
-            file.write(text)
-        sweep = load_sweep(draft)
+        sweep = parse_sweep(text, output)
         if problems := data_problems(sweep, download=False):
             raise ConfigError(problems)
-        draft.replace(output)
+        write_atomically(output, text.encode())
     except ConfigError as refusal:
         raise ConfigError(replace(problem, file="new", line=None) for problem in refusal.problems) from refusal
-    except OSError as error:
-        raise ConfigError([ConfigProblem(f"{output} cannot be written: {error.strerror}", file="--output")]) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-    return replace(sweep, path=output)
+    except WriteError as error:
+        raise ConfigError([ConfigProblem(str(error), file="--output")]) from error
+    return sweep

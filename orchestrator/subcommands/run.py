@@ -53,12 +53,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
-    if options.print_config:
-        from orchestrator.config.sweep_file import load_sweep, resolved_trials
+    from orchestrator.config.sweep_file import load_sweep, resolved_trials
 
-        print(resolved_trials(load_sweep(options.sweep, options.sets)), end="")
+    sweep = load_sweep(options.sweep, options.sets)
+    if options.print_config:
+        print(resolved_trials(sweep), end="")
         return FINISHED
-    from orchestrator.commands import Choices, run
+    from orchestrator.commands import Choices, run_sweep
 
     flags = options.dry_run, options.repeat_changed, options.log_models, options.new_store
-    return run(options.sweep, options.sets, Choices(options.results, options.address, options.tracking_uri, *flags))
+    return run_sweep(sweep, Choices(options.results, options.address, options.tracking_uri, *flags))

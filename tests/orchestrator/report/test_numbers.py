@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +26,6 @@ from orchestrator.report.numbers import (
     Number,
     compare,
     numbers,
-    published_csv,
     published_markdown,
 )
 from orchestrator.report.published import Counterpart, Record, counterpart, records
@@ -166,8 +163,6 @@ def test_measured_lies_beside_published_with_the_gap_and_the_deviations() -> Non
     assert (one.printed, one.estimate.n, one.estimate.mean) == (0.81, 3, pytest.approx(0.7))
     assert one.estimate.half == pytest.approx(0.2484138, abs=1e-6)
     assert (one.differs, one.setting) == ({"data.clients": "40 instead of 200"}, "minority ratio 0.1")
-    (row,) = csv.DictReader(io.StringIO(published_csv([one])))
-    assert (row["published"], row["measured"], row["gap"]) == ("0.81", "0.7", "-0.11")
     (noted,) = compare(read(*trials), [record(note="a | b")])
     assert r"clients 40 instead of 200; note: a \| b |" in published_markdown(read(*trials), [noted])
 
