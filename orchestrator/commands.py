@@ -49,9 +49,7 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
-NO_LOCAL_STORE = (
-    "is for the store beside the results, but an MLflow server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
-)
+NO_LOCAL_STORE = "is for the store beside the results, and a server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 NOT_EVERYTHING = (
     "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, "

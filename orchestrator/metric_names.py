@@ -144,7 +144,7 @@ def page() -> str:
         for row in (row for row in members if row.name not in parts):
             ends = f", `{row.name}_low`, `{row.name}_high`" if row.ends else ""
             chance = (
-                f"`{row.chance}`" if isinstance(row.chance, str) else "" if row.chance is None else f"{row.chance:g}"
+                "" if row.chance is None else f"{row.chance:g}" if isinstance(row.chance, float) else f"`{row.chance}`"
             )
             by = ", ".join(sources.get(row.name, ["engine"]))
             lines.append(f"| `{row.name}`{ends} | {row.label} | {row.unit} | {row.direction or ''} | {chance} | {by} |")

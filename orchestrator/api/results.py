@@ -286,11 +286,8 @@ class Results:
         for trial in self.read.trials:
             frame = self.read.frame(trial, name)  # None of a trial that has not finished
             if frame is not None:
-                frames.append(
-                    frame.assign(
-                        **{TRIAL: trial["id"]} | {k: [trial.get(k)] * len(frame) for k in self._swept if k not in frame}
-                    )
-                )
+                swept = {key: [trial.get(key)] * len(frame) for key in self._swept if key not in frame}
+                frames.append(frame.assign(**{TRIAL: trial["id"]} | swept))
         table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[TRIAL, *self._swept])
         front = [TRIAL, *self._swept]
         return table[[*front, *(column for column in table if column not in front)]]

@@ -127,10 +127,8 @@ def suggest(name: str, choices: Iterable[str]) -> str:
         meant = {last: plain.get(last, last), head: place, "base": f"base.{place}"}  # base: at the top of the file
         near += [meant[step] for step in meant if step in plain][:1]
     near += [plain[other] for other in difflib.get_close_matches(sought, plain, n=1)]
-    # get_close_matches misses a name that is only a part of a long one.
-    near += [
-        plain[other] for other in plain if len(sought) > 2 and (other.startswith(sought) or other.endswith(sought))
-    ]
+    if len(sought) > 2:  # get_close_matches misses a name that is only a part of a long one
+        near += [plain[other] for other in plain if other.startswith(sought) or other.endswith(sought)]
     return f"Did you mean {near[0]!r}?" if near else ""
 
 

@@ -160,7 +160,7 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
         try:
             if not path.is_dir() and not (path.is_file() and path.suffix == ".py"):
                 sentence = (
-                    "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
+                    "is no folder and no Python file; paths in code: are relative to the folder of the sweep file"
                 )
                 code.problems.append(f"{path} {sentence}")
                 continue

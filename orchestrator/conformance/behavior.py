@@ -73,9 +73,8 @@ def run_problems(slot: Slot, name: str) -> Iterator[str]:
 def undeclared_metrics(trial: Trial) -> Iterator[str]:
     """Yield the metrics of a run that no component declares."""
     table = trial.rows("rounds").to_pylist()
-    values: dict[str, Any] = final_metrics(
-        trial.run, Outcome(table, trial.state.spent, trial.data.sizes, history=trial.state.history)
-    )
+    over = Outcome(table, trial.state.spent, trial.data.sizes, history=trial.state.history)
+    values: dict[str, Any] = final_metrics(trial.run, over)
     values |= {name: value for row in table for name, value in row.items()}
     for name, value in values.items():
         in_family = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
@@ -282,9 +281,8 @@ def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
     parts = {"train": images.train, "test": images.test}
     flat = {name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y) for name, part in parts.items()}
     table = replace(images, **flat)
-    held_out = HeldOutConfig.model_validate(
-        {key: DIGITS[key] for key in ("clients", "examples_per_client", "shadow_size")}
-    )
+    sizes = {key: DIGITS[key] for key in ("clients", "examples_per_client", "shadow_size")}
+    held_out = HeldOutConfig.model_validate(sizes)
     for source in (images, table):
         people = np.random.default_rng(0).integers(0, SUBJECTS, len(source))
         named = replace(source, subjects=people, subject_names=tuple(f"person {i}" for i in range(SUBJECTS)))

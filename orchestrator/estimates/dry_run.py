@@ -71,9 +71,8 @@ def _power(trials: list[TrialSpec]) -> str:
     if count < FEWEST:
         return f"{runs}: no interval over runs and no test of differences, which need {FEWEST}"
     words = f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
-    if not any(
-        slot in trial.values or slot.removesuffix(".name") in trial.values for trial in trials for slot in ALGORITHM
-    ):
+    swept = {key.removesuffix(".name") for trial in trials for key in trial.values}
+    if swept.isdisjoint(slot.removesuffix(".name") for slot in ALGORITHM):
         return words
     return (
         f"{words}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "

@@ -226,9 +226,8 @@ def audited(setting: Setting) -> str:
         return ""
     if count := refuted(setting):
         return f"{REFUTED} in {count} of {len(words)} runs"
-    return (
-        "loose: the audit shows less than half of it" if set(words) == {"loose"} else "not refuted, which is no proof"
-    )
+    loose = set(words) == {"loose"}
+    return "loose: the audit shows less than half of it" if loose else "not refuted, which is no proof"
 
 
 def guarantee_lines(results: Results) -> list[str]:
@@ -238,10 +237,8 @@ def guarantee_lines(results: Results) -> list[str]:
     """
     lines = list[str]()
     for epsilon in epsilons() if protects(results) else ():
-        protected, guarantees = (
-            metric(epsilon).protects,
-            joined_by_text(results, [stated(setting, epsilon) for setting in results.settings]),
-        )
+        protected = metric(epsilon).protects
+        guarantees = joined_by_text(results, [stated(setting, epsilon) for setting in results.settings])
         lines += [f"guarantee for {protected}: {'; '.join(guarantees)}"] if guarantees else []
         if results.has(epsilon):
             lines.append(f"an epsilon for {protected} holds for the model of one trial alone: several models compose")

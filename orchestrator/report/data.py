@@ -142,9 +142,8 @@ def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
     if all(set(row) == {key} for row in fields):
         return {key: values}
     fields = [{f"{key}.name": row[key]} if set(row) == {key} else row for row in fields]
-    columns = {
-        name: [row.get(name) for row in fields] for name in dict.fromkeys(name for row in fields for name in row)
-    }
+    every = dict.fromkeys(name for row in fields for name in row)
+    columns = {name: [row.get(name) for row in fields] for name in every}
     varied = {name: column for name, column in columns.items() if len(set(map(text, column))) > 1}
     names = [text(name) for name in varied.get(f"{key}.name", ())]
 

@@ -81,13 +81,10 @@ def numbers(trials: Sequence[Trial]) -> list[Number]:
     def reading(printed: Counterpart, trial: Trial) -> str:
         return json.dumps({key: trial.run[key] for key in _apart(printed, trial)}, sort_keys=True)
 
-    best = []
+    best, order = [], lambda row: (LEVELS.index(row.level), -row.estimate.n, len(row.fields))
     for record in records():
-        ours = _numbers(record, trials, reading)
         missing = Number(record, printed.scale if (printed := counterpart(record)) else 1.0)
-        best.append(
-            min(ours, key=lambda row: (LEVELS.index(row.level), -row.estimate.n, len(row.fields)), default=missing)
-        )
+        best.append(min(_numbers(record, trials, reading), key=order, default=missing))
     return best
 
 
@@ -99,9 +96,8 @@ def compare(results: Results, published: Iterable[Record] | None = None) -> list
         return setting_label(tuple(keys), tuple(rows[trial.id].get(key) for key in keys))
 
     rows, (trials, _) = {trial["id"]: trial for trial in results.trials}, trials_of(results)
-    return [
-        row for record in (records() if published is None else published) for row in _numbers(record, trials, setting)
-    ]
+    chosen = records() if published is None else published
+    return [row for record in chosen for row in _numbers(record, trials, setting)]
 
 
 def _numbers(record: Record, trials: Sequence[Trial], group: Callable[[Counterpart, Trial], str]) -> list[Number]:
@@ -172,10 +168,8 @@ def published_markdown(results: Results, compared: Sequence[Number]) -> str:
     """The content of ``published.md``: the comparison, and the fields of which the papers say nothing."""
     blocks = [f"# {escape(results.name)}: measured and published numbers"]
     blocks += [escape(sentence) for sentence in results.facts.get("tuned", ())]
-    blocks += [
-        f"{READING} The last column names every field in which our runs differ from what the paper or its released code says."
-    ]
-    blocks += [partition_line(results), markdown_table(SWEEP_HEAD, map(sweep_cells, compared))]
+    differ = "The last column names every field in which our runs differ from what the paper or its released code says."
+    blocks += [f"{READING} {differ}", partition_line(results), markdown_table(SWEEP_HEAD, map(sweep_cells, compared))]
     for paper in dict.fromkeys(number.record.paper for number in compared):
         ours = "; ".join(f"{field_label(key)} = {value}" for key, value in _unprinted(results, compared, paper).items())
         blocks.append(f"Not printed by {escape(paper)}, here: {escape(ours)}." if ours else "")

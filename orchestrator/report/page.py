@@ -101,9 +101,8 @@ def _settings(results: Results) -> Grid:
 def _grid(results: Results, columns: summary.Columns) -> Grid:
     """A line for each setting: its swept values, or a word for the whole sweep, and columns of numbers."""
     swept = len(results.keys) or 1
-    head, lines = summary.by_setting(
-        results, columns if results.keys else [("setting", lambda _: summary.WHOLE), *columns]
-    )
+    whole: summary.Columns = [] if results.keys else [("setting", lambda _: summary.WHOLE)]
+    head, lines = summary.by_setting(results, [*whole, *columns])
     rows = [[*(cell or context.DASH for cell in line[:swept]), *line[swept:]] for line in lines]
     return Grid(head, rows, range(swept, len(head)))
 
@@ -150,9 +149,8 @@ def _audits(results: Results) -> list[Grid]:
 
 def _verdicts(results: Results) -> list[Grid]:
     """Every measured part of a published claim; nothing if there is none."""
-    parts = [
-        (verdict.claim["text"], part) for verdict in verdicts.of(results) for part in verdict.parts if part.effect.n
-    ]
+    judged = verdicts.of(results)
+    parts = [(verdict.claim["text"], part) for verdict in judged for part in verdict.parts if part.effect.n]
     return [Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts])] if parts else []
 
 

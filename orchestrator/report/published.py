@@ -107,9 +107,8 @@ def counterpart(record: Record) -> Counterpart | None:
     >>> counterpart(records()[0]).where
     {'clustering.name': 'ifca', 'data.name': 'mnist'}
     """
-    words = " ".join(
-        f"{name}: {getattr(record, name)};" for name in ("dataset", "setting", "method", "metric", "source")
-    )
+    fields = ("dataset", "setting", "method", "metric", "source")
+    words = " ".join(f"{name}: {getattr(record, name)};" for name in fields)
     merged: dict[str, Any] = {"where": {}, "context": {}}
     for table in _tables(record.paper):
         matches = ((entry, re.search(pattern, words)) for pattern, entry in table.items())

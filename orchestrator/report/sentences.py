@@ -120,9 +120,8 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
 
 def _without_attack(results: Results) -> str:
     """The headline of a sweep without a risk: its attacks, its epsilons, if it states any, and its accuracy."""
-    attacks = dict.fromkeys(
-        name for setting in results.settings for trial in setting.finished for name in context.attack_names(trial)
-    )
+    finished = [trial for setting in results.settings for trial in setting.finished]
+    attacks = dict.fromkeys(name for trial in finished for name in context.attack_names(trial))
     words = [f"Attacks without a risk that can be stated: {', '.join(attacks)}." if attacks else "No attack was made."]
     accuracy = next(filter(results.has, ("accuracy", "aggregated_accuracy")), "")
     for name in filter(results.has, (*context.epsilons(), accuracy)):
@@ -199,9 +198,8 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
     lines = list[str]()
     if risk and risk.accuracy:
         having = [setting for setting in risk.settings if setting.measured(risk.accuracy)]
-        lines += [
-            f"{context.capital(context.full_label(risk.accuracy))}: {_ends(results, having, risk.accuracy)}."
-        ] * bool(having)
+        label = context.capital(context.full_label(risk.accuracy))
+        lines += [f"{label}: {_ends(results, having, risk.accuracy)}."] if having else []
     declared = [(entry.name, entry.clients) for entry in metrics().values() if entry.clients]
     for name, of in [(name, of) for name, of in declared if results.has(of.worst)][:1]:
         for setting in risk.settings[:MOST] if risk else ():
@@ -210,9 +208,8 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
                 where = setting_label(results.keys, setting.values)
                 who = most_exposed(results, setting, of.column or name)
                 words = filter(None, (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"))
-                lines.append(
-                    f"{context.capital(metric(of.worst).label)}{f' ({where})' if where else ''}: {'; '.join(words)}."
-                )
+                label = context.capital(metric(of.worst).label) + (f" ({where})" if where else "")
+                lines.append(f"{label}: {'; '.join(words)}.")
     return lines
 
 
@@ -278,9 +275,8 @@ def _claims(results: Results) -> list[str]:
             where = context.capital(setting_label(results.keys, setting.values)) or "All runs"
             claim = f"{metric(audits[0].audits).label} {value_of(results, setting, audits[0].audits)} is claimed"
             values = ", ".join(f"{audit.label} {value_of(results, setting, audit.name)}" for audit in audits)
-            lines.append(
-                f"{where}: {claim}; {values}{f': {context.audited(setting)}' if context.audited(setting) else ''}."
-            )
+            verdict = context.audited(setting)
+            lines.append(f"{where}: {claim}; {values}{f': {verdict}' if verdict else ''}.")
     return lines
 
 

@@ -209,9 +209,8 @@ def part_effect(
     for pair in pairs:
         values = [float(side[pair].metrics[metric]) for side in chosen]
         values = [math.log(value) for value in values] if log else values
-        by_partition.setdefault(pair if claim.get("over") == "seeds" else pair[0], []).append(
-            values[0] - sum(values[1:])
-        )
+        place = pair if claim.get("over") == "seeds" else pair[0]
+        by_partition.setdefault(place, []).append(values[0] - sum(values[1:]))
     printed, margin = part.get("printed", NAN), float(claim["margin"])
     printed, margin = (math.log(printed), math.log(margin)) if log else (float(printed), margin)
     effect = Effect(
@@ -270,9 +269,8 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
         names = [part.verdict for part in parts if part.reading == reading]
         tested = {name for name in names if name != NOT_TESTED} or set(names)
         partly = SUPPORTED in tested and len(tested) > 1
-        joined[reading] = (
-            IN_PART if partly else SUPPORTED if SUPPORTED in tested else min(tested, key=WEAKEST_FIRST.index)
-        )
+        weakest = min(tested - {SUPPORTED}, key=WEAKEST_FIRST.index, default=SUPPORTED)
+        joined[reading] = IN_PART if partly else weakest
     return joined
 
 

@@ -57,9 +57,8 @@ class Earlier:
             then = "and run again" if self.repeat else f"and their results stand; {REPEAT} runs them again"
             sentences.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
         if self.begun:
-            sentences.append(
-                f"{len(self.begun)} unfinished trials were begun with {_other(self.begun)}, and begin anew"
-            )
+            other = _other(self.begun)
+            sentences.append(f"{len(self.begun)} unfinished trials were begun with {other}, and begin anew")
         return sentences
 
     def planned(self) -> list[str]:

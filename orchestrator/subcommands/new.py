@@ -19,27 +19,22 @@ HELP = "look at your own data and write a sweep for them that runs as it is"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "file",
         type=Path,
         metavar="DATA",
         help="a table (.csv, .tsv, .parquet, .arrow, a folder by save_to_disk), arrays (.npz, .safetensors) or a folder "
         "of images",
     )
-    parser.add_argument(
-        "--label", metavar="COLUMN", help="the column with the class; of arrays, the array (default: y)"
-    )
-    parser.add_argument("--client", metavar="COLUMN", help="the column that says whose it is (default: nobody)")
-    parser.add_argument("--group", metavar="COLUMN", help="the column with the client's group")
-    parser.add_argument(
-        "--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient"
-    )
-    parser.add_argument("--drop-unlabeled", action="store_true", help="of a table, leave out the rows without a label")
-    parser.add_argument(
-        "--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for"
-    )
-    parser.add_argument("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
-    parser.add_argument("--force", action="store_true", help="replace the sweep file if there is one")
+    add("--label", metavar="COLUMN", help="the column with the class; of arrays, the array (default: y)")
+    add("--client", metavar="COLUMN", help="the column that says whose it is (default: nobody)")
+    add("--group", metavar="COLUMN", help="the column with the client's group")
+    add("--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient")
+    add("--drop-unlabeled", action="store_true", help="of a table, leave out the rows without a label")
+    add("--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for")
+    add("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
+    add("--force", action="store_true", help="replace the sweep file if there is one")
 
 
 def execute(options: argparse.Namespace) -> int:

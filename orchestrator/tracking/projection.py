@@ -103,10 +103,8 @@ def project_trial(
     tags = run_tags(run, swept, software) | {name: value for name, value in metrics.items() if isinstance(value, str)}
     tags |= {name: text for name, text in remarks.items() if text} | {"status": record["status"]}
     files = [paths.config, *sorted(paths.path.glob("*.parquet"))]
-    if (
-        failed and paths.error.is_file()
-    ):  # one that an earlier attempt has left says nothing of a trial that did not fail
-        files.append(paths.error)
+    # One that an earlier attempt has left says nothing of a trial that did not fail.
+    files += [paths.error] if failed and paths.error.is_file() else []
     name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
     state = f"{name}: {record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
     return Projection(

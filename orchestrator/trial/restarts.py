@@ -178,9 +178,8 @@ class Trial:
             return None
         fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
         alike = run.to_dict() | {"clustering": {"name": like, **fields}}
-        name = digest(
-            [alike, self.context.origin.get("code"), self.context.origin.get("data"), content_digest(self.data)]
-        )
+        origin = self.context.origin
+        name = digest([alike, origin.get("code"), origin.get("data"), content_digest(self.data)])
         return self.context.cache, f"initializations-{name}"
 
     def _compare(self) -> None:

@@ -225,9 +225,8 @@ def _axis(trials: tuple[Row, ...], keys: list[str]) -> Keys:
 
     def rank(key: str) -> int:
         values = [trial.get(key) for trial in trials]
-        numbers = all(
-            isinstance(end, int | float) for value in values for end in (value if isinstance(value, list) else [value])
-        )
+        ends = [end for value in values for end in (value if isinstance(value, list) else [value])]
+        numbers = all(isinstance(end, int | float) for end in ends)
         return 0 if numbers else 1 if key in SLOT_NAMES and key != "data.name" else 2
 
     first = min(keys, key=rank, default="")

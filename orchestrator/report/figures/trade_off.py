@@ -85,16 +85,12 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
         if len(points) < FEWEST:
             ax.plot(*zip(*points, strict=True), markersize=7, alpha=0.9, **style)
             continue
-        ax.plot(
-            *zip(*points, strict=True), **style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
-        )
+        pale = style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
+        ax.plot(*zip(*points, strict=True), **pale)
         x, y = cell.estimate(accuracy), cell.estimate(risk)
         style |= {"xerr": [[x.mean - x.low], [x.high - x.mean]], "yerr": [[y.mean - y.low], [y.high - y.mean]]}
-        style |= {
-            "markersize": max(LARGEST - STEP * place, SMALLEST),
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.5,
-        }
+        style |= {"markersize": max(LARGEST - STEP * place, SMALLEST)}
+        style |= {"markeredgecolor": "white", "markeredgewidth": 0.5}
         ax.errorbar([x.mean], [y.mean], elinewidth=1, capsize=2, **style)
     if arr.ordered and len(arr.positions) > 1:
         for hue in arr.hues:
