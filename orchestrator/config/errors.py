@@ -96,6 +96,18 @@ def dotted_key(key: Key) -> str:
     return ".".join(_cut(str(part)) for part in key)
 
 
+def keyed(text: str) -> tuple[Key, str]:
+    """The key with which a sentence of a component begins, and the rest of it; an empty key if it has none.
+
+    >>> keyed("attacks.0.every: must be 1"), keyed("too few examples: 3")
+    ((('attacks', 0, 'every'), 'must be 1'), ((), 'too few examples: 3'))
+    """
+    place, colon, sentence = text.partition(": ")
+    key = tuple(int(part) if part.isdecimal() else part for part in place.split("."))
+    found = bool(colon) and all(isinstance(part, int) or part.isidentifier() for part in key)
+    return (key, sentence) if found else ((), text)
+
+
 def format_value(value: Any) -> str:
     """Write ``value`` on one line as in a YAML file, shortened if it is long.
 

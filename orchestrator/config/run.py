@@ -19,7 +19,16 @@ from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
 from datasets.outside import why_not
 from orchestrator.config.document import MISSING, value_at
-from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, translate, unknown_name, validate
+from orchestrator.config.errors import (
+    ConfigError,
+    ConfigProblem,
+    Key,
+    format_value,
+    keyed,
+    translate,
+    unknown_name,
+    validate,
+)
 from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
 
 CURVATURE = "curvature"
@@ -167,18 +176,10 @@ def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
 def _component_problems(run: Run, key: Key, component: AnyComponent) -> list[ConfigProblem]:
     """The problems that a component reports about the run, or a split about the data around it."""
     if key != SPLIT:
-        return [_reported(sentence, key, field) for field, sentence in component.module.problems(component.config, run)]
-    problems = []
-    for text in component.module.problems(component.config, run.data.config):
-        place, colon, sentence = text.partition(": ")
-        keyed = colon and place.startswith("data.") and " " not in place
-        problems.append(_reported(sentence, (), place) if keyed else ConfigProblem(text, key))
-    return problems
-
-
-def _reported(sentence: str, key: Key, field: str) -> ConfigProblem:
-    steps = (int(part) if part.isdecimal() else part for part in field.split(".") if part)
-    return ConfigProblem(sentence, (*key, *steps))
+        pairs = component.module.problems(component.config, run)
+        return [ConfigProblem(sentence, keyed(f"{field}: ")[0]).under(*key) for field, sentence in pairs]
+    pairs = [(text, *keyed(text)) for text in component.module.problems(component.config, run.data.config)]
+    return [ConfigProblem(rest, at) if at[:1] == ("data",) else ConfigProblem(text, key) for text, at, rest in pairs]
 
 
 def _of_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:

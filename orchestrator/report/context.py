@@ -70,7 +70,7 @@ def shown_beside(measured: Collection[str]) -> set[str]:
 def chance_cell(setting: Setting, metric: Metric, results: Results, digits: int) -> str:
     """The mean by chance in parentheses, with a space before it; empty if it was not measured in this setting."""
     name = chance_metric(metric, results)
-    mean = estimate(setting.measured(name)).parts(digits)[0] if name and setting.measured(metric.name) else ""
+    mean = estimate(setting.measured(name)).text(digits) if name and setting.measured(metric.name) else ""
     return f" ({mean})" if mean else ""
 
 

@@ -101,8 +101,8 @@ def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
     if not any(estimate.n for estimate in estimates):
         return context.DASH
     if len(estimates) > 1:
-        return " + ".join(estimate.parts(column.digits)[0] or context.DASH for estimate in estimates)
-    mean, interval = estimates[0].cell(column.digits) if column.interval else (estimates[0].parts(column.digits)[0], "")
+        return " + ".join(estimate.text(column.digits) or context.DASH for estimate in estimates)
+    mean, interval = estimates[0].cell(column.digits) if column.interval else (estimates[0].text(column.digits), "")
     words = " ".join(filter(None, (mean, _short(interval))))
     if stacked:
         words = words.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", "\n")

@@ -84,14 +84,12 @@ class Effect:
 
     def p_beyond(self, bound: float, above: bool) -> float:
         """The one-sided p value of the t test against a mean at ``bound``, for a mean above or below it."""
-        from scipy.stats import t
+        from scipy.special import stdtr
 
         if self.n < 2:
             return NAN
         distance, error = (self.mean - bound) * (1 if above else -1), deviation(self.values) / math.sqrt(self.n)
-        if error == 0:
-            return 0.0 if distance > 0 else 1.0
-        return float(t.sf(distance / error, self.n - 1))
+        return float(stdtr(self.n - 1, -distance / error)) if error else float(distance <= 0)
 
     @property
     def p_difference(self) -> float:

@@ -76,14 +76,15 @@ def execute(options: argparse.Namespace) -> int:
 
 def _problem(sentence: str) -> ConfigProblem:
     """The problem for a sentence that may begin with the option, or the field of a source, that it is about."""
-    from orchestrator.config.errors import ConfigProblem
+    from orchestrator.config.errors import ConfigProblem, keyed
 
-    place, colon, rest = sentence.partition(": ")
-    if not colon or " " in place or not place.startswith(("--", "data.")):
+    if sentence.startswith("--"):
+        option, _, rest = sentence.partition(": ")
+        return ConfigProblem(rest, file=option)
+    key, rest = keyed(sentence)
+    if key[:1] != ("data",):
         return ConfigProblem(sentence, file="new")
-    if place.startswith("--"):
-        return ConfigProblem(rest, file=place)
-    return ConfigProblem(rest, () if place == "data.path" else ("base", *place.split(".")), "new")
+    return ConfigProblem(rest, () if key == ("data", "path") else ("base", *key), "new")
 
 
 def _write(text: str, output: Path) -> Sweep:

@@ -222,7 +222,13 @@ def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
 
 def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, float], experiment: str) -> str:
     """The note of a trial with these final metrics; ``state`` says which it is and how it ended."""
-    values = [f"{full_label(name)} {_with_chance(name, finals)}" for name in headline_metrics(finals.keys())]
+    values = []
+    for described in map(metric, headline_metrics(finals.keys())):
+        chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
+        pair = [
+            number(it, described.digits, described.bound) for it in (finals[described.name], chance) if it is not None
+        ]
+        values.append(f"{full_label(described.name)} {' (by chance '.join(pair)}{')' * (len(pair) - 1)}")
     blocks = [f"{escape(': '.join(filter(None, (state, ', '.join(values)))))}."]
     if remarks["reason"]:
         more = "The whole message is in `error.txt` among the artifacts, if the trial could write it."
@@ -230,14 +236,6 @@ def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, flo
     if remarks["notes"]:
         blocks.append(f"**Note:** {escape(remarks['notes'])}.")
     return "\n\n".join([*blocks, f"The results beside others: {_views(experiment)}.", READING])
-
-
-def _with_chance(name: str, finals: Mapping[str, float]) -> str:
-    """A final value, with that by chance in parentheses if there is one."""
-    described = metric(name)
-    chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
-    texts = [number(value, described.digits, described.bound) for value in (finals[name], chance) if value is not None]
-    return texts[0] if len(texts) == 1 else f"{texts[0]} (by chance {texts[1]})"
 
 
 def _views(experiment: str) -> str:

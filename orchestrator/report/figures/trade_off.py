@@ -15,7 +15,7 @@ from orchestrator.report.context import full_label
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point, by_method
-from orchestrator.report.front import Front, fronts
+from orchestrator.report.front import Front, fronts, repetitions
 from orchestrator.report.risks import accuracy_of, risks
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR
@@ -74,12 +74,12 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     accuracy = accuracy_of(arr.results, risk)
-    cells = [(at, hue, cell) for of, at, hue, cell in arr.cells() if of == panel and _pairs(cell, accuracy, risk)]
+    cells = [(at, hue, cell) for of, at, hue, cell in arr.cells() if of == panel and repetitions(cell, accuracy, risk)]
     if guessed := drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk):
         ax.axhline(sum(guessed) / len(guessed), **drawing.REFERENCE)
         ax.axhspan(min(guessed), max(guessed), color=drawing.GRAY, alpha=0.12, linewidth=0, zorder=0)
     for at, hue, cell in cells:
-        points, place = _pairs(cell, accuracy, risk), arr.hues.index(hue)
+        points, place = list(repetitions(cell, accuracy, risk).values()), arr.hues.index(hue)
         style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
         style |= {"marker": MARKERS[arr.positions.index(at)]} if _by_shape(arr) else {}
         if len(points) < FEWEST:
@@ -94,7 +94,7 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
         ax.errorbar([x.mean], [y.mean], elinewidth=1, capsize=2, **style)
     if arr.ordered and len(arr.positions) > 1:
         for hue in arr.hues:
-            line = [cell for _, of, cell in cells if of == hue if len(_pairs(cell, accuracy, risk)) != 2]
+            line = [cell for _, of, cell in cells if of == hue if len(repetitions(cell, accuracy, risk)) != 2]
             means = [[cell.estimate(name).mean for cell in line] for name in (accuracy, risk)]
             ax.plot(*means, color=arr.look(hue)["color"], linewidth=1, alpha=0.6, zorder=1)
     if metric(risk).protects:
@@ -117,12 +117,6 @@ def _front(ax: Axes, arr: Arrangement, panel: Point, undominated: list[Front]) -
                 ax.plot(*mean, **RING | style | {"zorder": 3})
             if of(front) == front.sure and len(means) > 1:
                 ax.plot(*zip(*sorted(means), strict=True), color=drawing.GRAY, linewidth=1, zorder=1.5)
-
-
-def _pairs(cell: Setting, accuracy: str, risk: str) -> list[tuple[float, float]]:
-    """Accuracy and risk of each trial that has both."""
-    pairs = [(trial.get(accuracy), trial.get(risk)) for trial in cell.trials]
-    return [(float(x), float(y)) for x, y in pairs if x is not None and y is not None]
 
 
 def _by_shape(arr: Arrangement) -> bool:
@@ -152,6 +146,6 @@ def _note(arr: Arrangement, names: list[str]) -> str:
     lacking = [
         arr.heading((), at if _by_shape(arr) else (), hue)
         for _, at, hue, cell in arr.cells()
-        if not any(_pairs(cell, accuracy, risk) for risk, accuracy in pairs)
+        if not any(repetitions(cell, accuracy, risk) for risk, accuracy in pairs)
     ]
     return words + (f"; without such a value: {'; '.join(dict.fromkeys(lacking))}" if lacking else "")
