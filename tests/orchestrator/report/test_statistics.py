@@ -27,7 +27,7 @@ def test_three_values_have_students_interval_and_fewer_are_shown_themselves() ->
     # s = 0.1 and t(0.975, 2) = 4.302653, so half = 4.302653 * 0.1 / sqrt(3) = 0.2484138
     three, two, none = estimate([0.7, 0.8, 0.9]), estimate([0.81, 0.84]), estimate([])
     assert (three.low, three.high) == pytest.approx((0.5515862, 1.0484138), abs=1e-7)
-    assert (two.cell(2), none.cell(3), none.parts(3)) == (("0.81, 0.84", ""), ("", ""), ("", ""))
+    assert (two.cell(2), none.cell(3), none.text(3)) == (("0.81, 0.84", ""), ("", ""), "")
     assert all(map(math.isnan, (two.half, two.low, two.high, none.mean, none.half)))
     assert estimate([2.0, 2.0, 2.0]).half == 0 and estimate([-0.0001]).parts(3) == ("0.000", "")
     endless = estimate([math.inf, 1.0, 2.0])  # an epsilon without noise
