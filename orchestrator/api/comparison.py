@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
+from orchestrator.report.context import main_risk
 from orchestrator.report.data import DEAL, Results, Row, Setting, repeat, text
 from orchestrator.report.frame import Contrast, compared_metrics, contrast, corrected
-from orchestrator.report.risks import main_risk
 from orchestrator.report.vocabulary import setting_label
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record

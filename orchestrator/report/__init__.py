@@ -95,28 +95,22 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
 
     Tables without a line are left out, except for the summary.
     """
+    from orchestrator.report import summary
     from orchestrator.report.figures.catalog import catalog, figures
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.frame import contrasts, tidy
     from orchestrator.report.front import fronts
     from orchestrator.report.numbers import compare, published_markdown
     from orchestrator.report.page import is_shown, page
-    from orchestrator.report.summary import (
-        attacks_markdown,
-        csv_text,
-        differences_markdown,
-        front_markdown,
-        summary_markdown,
-    )
 
     paired, compared, undominated = contrasts(results), compare(results), fronts(results)
     frame = tidy(results, paired)
     tables = {
-        "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
-        "summary.md": summary_markdown(results, bool(paired)),
-        "attacks.md": attacks_markdown(results),
-        "front.md": front_markdown(results, undominated) if undominated else "",
-        "differences.md": differences_markdown(results, paired) if paired else "",
+        "summary.csv": summary.csv_text(list(frame), frame.itertuples(index=False)),
+        "summary.md": summary.summary_markdown(results, bool(paired)),
+        "attacks.md": summary.attacks_markdown(results),
+        "front.md": summary.front_markdown(results, undominated) if undominated else "",
+        "differences.md": summary.differences_markdown(results, paired) if paired else "",
         "published.md": published_markdown(results, compared) if compared else "",
     }
     yield from ((name, content.encode()) for name, content in tables.items() if content)

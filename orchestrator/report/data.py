@@ -22,10 +22,9 @@ from orchestrator.config.document import KeyPathError, locate, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.metric_names import metric, metrics, ordered
 from orchestrator.report.statistics import Estimate, claims, estimate, limits
-from orchestrator.results.declared import believe
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import Folder, FolderError
-from orchestrator.results.sweeps import read_sweep, trial_rows
+from orchestrator.results.sweeps import believe, read_sweep, trial_rows
 from orchestrator.results.tables import read_table
 
 if TYPE_CHECKING:

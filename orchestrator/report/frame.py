@@ -16,9 +16,8 @@ from algorithms.core.metric import MINOR
 from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
 from orchestrator.report import statistics
-from orchestrator.report.context import chance_of, epsilons, shown_beside
+from orchestrator.report.context import chance_of, epsilons, main_risk, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, independent, repeat, text
-from orchestrator.report.risks import main_risk
 from orchestrator.report.vocabulary import ALGORITHM, setting_label, value_label
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Setting, repeat, text
-from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import CONFIDENCE, FEWEST, NAN
 from orchestrator.report.vocabulary import ALGORITHM
 

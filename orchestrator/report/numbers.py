@@ -252,15 +252,9 @@ def counted(compared: Sequence[Number]) -> str:
 def _cells(number: Number) -> list[str]:
     record, digits = number.record, 1 if abs(number.printed) >= 10 else 3
     std = "" if record.std is None else f" ± {record.std * number.scale:.{digits}f}"
-    return [
-        record.method,
-        record.metric,
-        f"{number.printed:.{digits}f}{std}",
-        " ".join(filter(None, number.estimate.cell(digits))),
-        str(number.estimate.n),
-        {None: "", True: "yes", False: "NO"}[number.predicted],
-        number.level,
-    ]
+    measured, predicted = " ".join(filter(None, number.estimate.cell(digits))), {None: "", True: "yes", False: "NO"}
+    cells = [record.method, record.metric, f"{number.printed:.{digits}f}{std}", measured, str(number.estimate.n)]
+    return [*cells, predicted[number.predicted], number.level]
 
 
 def _differences(same: Sequence[Number]) -> list[str]:

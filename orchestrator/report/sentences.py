@@ -20,10 +20,10 @@ from datasets.federation import printable
 from orchestrator.config.document import read
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report import context
+from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
 from orchestrator.report.numbers import Number, compare
-from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import FEWEST, number
 from orchestrator.report.summary import state_line
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label

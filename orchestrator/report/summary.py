@@ -120,11 +120,8 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
     blocks += [f"{READING} {CLAIMED}" if claims else READING]
     blocks += [escape(line) for line in results.facts.get("tuned", ())]
-    blocks += [
-        context.partition_line(results),
-        PAIRED if paired else "",
-        escape(context.sentence(context.adversary_sentence(results))),
-    ]
+    attackers = escape(context.sentence(context.adversary_sentence(results)))
+    blocks += [context.partition_line(results), PAIRED if paired else "", attackers]
     beside = context.shown_beside(results.metrics)
     for family, group in families([name for name in results.metrics if name not in beside]).items():
         blocks += [f"## {family}", context.sentence(context.guessing(((item.label, item) for item in group), results))]
@@ -133,15 +130,11 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         blocks += [escape(context.sentence(line)) for line in context.readings(results, [item.name for item in group])]
     blocks += [_guarantees(results), _section("Notes on trials", context.trial_notes(results.trials))]
     if lost := [trial for trial in results.trials if trial["status"] != "finished"]:
+        lines = []
+        for trial in lost:
+            ident, status, seed, reason = (text(trial.get(key)) for key in ("id", "status", "seed", "reason"))
+            lines.append([ident, status, *(value_label(key, trial.get(key)) for key in results.keys), seed, reason])
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
-        lines = [
-            [
-                *(text(trial.get(key)) for key in ("id", "status")),
-                *(value_label(key, trial.get(key)) for key in results.keys),
-                *(text(trial.get(key)) for key in ("seed", "reason")),
-            ]
-            for trial in lost
-        ]
         blocks += ["## Trials without a result", markdown_table(head, lines)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -195,17 +188,11 @@ FRONT_READING = (
 
 def front_cells(results: Results, front: Front) -> tuple[list[str], list[list[str]]]:
     """Headings and cells of a table of the settings on the same data, the most probable ones on the front first."""
-    entries = metric(front.accuracy), metric(front.risk)
-    head = [*key_labels(results.keys), *(entry.label for entry in entries), "on the front"]
-    lines = [
-        [
-            *(_values(results.keys, setting) or [WHOLE]),
-            *(metric_cell(setting, entry, results) for entry in entries),
-            number(share, 2) or context.DASH,
-        ]
-        for setting, share in front.ranked
-    ]
-    return head, lines
+    entries, lines = (metric(front.accuracy), metric(front.risk)), []
+    for setting, share in front.ranked:
+        cells = (metric_cell(setting, entry, results) for entry in entries)
+        lines.append([*(_values(results.keys, setting) or [WHOLE]), *cells, number(share, 2) or context.DASH])
+    return [*key_labels(results.keys), *(entry.label for entry in entries), "on the front"], lines
 
 
 def front_line(front: Front) -> str:
@@ -300,20 +287,15 @@ def differences_markdown(results: Results, paired: list[Contrast]) -> str:
     """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
     tested = [test for test in paired if not math.isnan(test.p)]
     sentence = f"{len(paired)} comparisons, {len(tested)} of them with a p value: {power(tested)}." if tested else ""
-    blocks = [
-        f"# {escape(results.name)}: differences between methods",
-        DIFFERENCES_READING,
-        context.partition_line(results),
-    ]
-    blocks.append(sentence or "No comparison has three pairs.")
+    blocks = [f"# {escape(results.name)}: differences between methods", DIFFERENCES_READING]
+    blocks += [context.partition_line(results), sentence or "No comparison has three pairs."]
     for slot in dict.fromkeys(test.slot for test in paired):
         lines = [difference_cells(test) for test in paired if test.slot == slot]
         blocks += [f"## {escape(key_label(slot))}", markdown_table(DIFFERENCES, lines, numbers=len(NUMBERS))]
-    left_out = [
-        f"{', '.join(filter(None, (f'{test.method} against {test.baseline}', test.setting)))}: {', '.join(test.left_out)}"
-        for test in paired
-        if test.left_out
-    ]
+    left_out = []
+    for test in (test for test in paired if test.left_out):
+        pair = ", ".join(filter(None, (f"{test.method} against {test.baseline}", test.setting)))
+        left_out.append(f"{pair}: {', '.join(test.left_out)}")
     blocks.append(_section("Left out, because a method has no result", list(dict.fromkeys(left_out))))
     return "\n\n".join(block for block in blocks if block) + "\n"
 

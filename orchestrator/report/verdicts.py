@@ -334,41 +334,22 @@ def cells(part: Part) -> list[str]:
     values = ", ".join(f"{value:+.3f}" for value in effect.values) if effect.n < FEWEST_PAIRS else ""
     measured = values or f"{effect.mean:+.3f} ({effect.mean - half:+.3f} to {effect.mean + half:+.3f})"
     printed = "" if math.isnan(effect.printed) else f"{effect.printed:+.4g}"
-    return [
-        part.name,
-        part.reading,
-        printed,
-        measured,
-        f"{effect.margin:.3g}",
-        str(effect.n),
-        p_text(part.p_holm),
-        part.verdict,
-    ]
+    tested = f"{effect.margin:.3g}", str(effect.n), p_text(part.p_holm)
+    return [part.name, part.reading, printed, measured, *tested, part.verdict]
 
 
 def as_json(judged: Sequence[Verdict]) -> str:
     """Every part of every claim, with all of its numbers, as JSON."""
     import pandas as pd
 
-    rows = [
-        {name: verdict.claim.get(name) for name in ("claim", "text", "source", "kind", "metric")}
-        | {
-            "part": part.name,
-            "reading": part.reading,
-            "verdict": part.verdict,
-            "verdict_of_claim": verdict.readings[part.reading],
-        }
-        | {
-            "effect": part.effect.mean,
-            "half": part.effect.half(),
-            "half_90": part.effect.half(0.9),
-            "p_holm": part.p_holm,
-        }
-        | {"pairs": part.effect.n, "pairs_needed": part.effect.pairs_needed, "printed": part.effect.printed}
-        | {"margin": part.effect.margin, "trials": part.trials, "notes": part.notes}
-        for verdict in judged
-        for part in verdict.parts
-    ]
+    rows = []
+    for verdict, part in ((claim, part) for claim in judged for part in claim.parts):
+        effect, row = part.effect, {it: verdict.claim.get(it) for it in ("claim", "text", "source", "kind", "metric")}
+        row |= {"part": part.name, "reading": part.reading, "verdict": part.verdict}
+        row |= {"verdict_of_claim": verdict.readings[part.reading], "effect": effect.mean, "half": effect.half()}
+        row |= {"half_90": effect.half(0.9), "p_holm": part.p_holm, "pairs": effect.n}
+        row |= {"pairs_needed": effect.pairs_needed, "printed": effect.printed, "margin": effect.margin}
+        rows.append(row | {"trials": part.trials, "notes": part.notes})
     return str(pd.DataFrame(rows).to_json(orient="records", indent=1, double_precision=15)) + "\n"
 
 

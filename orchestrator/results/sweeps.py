@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.declared import declared
+from pydantic import TypeAdapter
+
+from algorithms.core.metric import Metric
+from datasets import outside
+from datasets.components import Preset, complete, components, own_components
+from datasets.outside import Declaration, room
+from orchestrator.config.slots import SLOTS
 from orchestrator.results.log import (
     MANIFEST,
     DamageError,
@@ -139,3 +147,33 @@ def damages_of(sweep: Folder) -> Iterator[DamageError]:
     folders += [(path, trial.id) for trial in sweep.trials() for path in (trial.path, trial.state)]
     folders += [(entry, entry.name) for entry in sorted(sweep.cache.glob("*"))]
     yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))
+
+
+# What components from outside the checkout say of themselves is kept with the results as plain data: a report runs no code but
+# ours, and the code of an own component may be gone or have changed when a report is written.
+
+
+def declared() -> list[dict[str, Any]]:
+    """What the components from outside declare in this process, by the names of `Declaration`, as JSON has it."""
+    entries = []
+    for folder in (slot.folder for slot in SLOTS):
+        for name in sorted(components(folder).keys() - set(own_components(folder))):
+            module = complete(folder, name)
+            entry = {"room": room(folder), "name": name, "LABEL": module.LABEL}
+            entry |= {"METRICS": [asdict(metric) for metric in module.METRICS]}
+            entry |= {"PRESETS": {preset: fixed.label for preset, fixed in module.PRESETS.items()}}
+            if folder == "attacks":
+                entry |= {"KINDS": module.KINDS, "SEES": module.SEES, "ADVERSARY": module.ADVERSARY}
+            entries.append(entry)
+    plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=lambda value: value.item()))
+    return plain
+
+
+def believe(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Let reports describe components from outside as they were when results were made."""
+    declarations = []
+    for entry in entries:
+        metrics = TypeAdapter(tuple[Metric, ...]).validate_python(entry["METRICS"])
+        presets = {name: Preset(label, {}) for name, label in entry["PRESETS"].items()}
+        declarations.append(Declaration(**{**entry, "METRICS": metrics, "PRESETS": presets}))
+    outside.declare(declarations)

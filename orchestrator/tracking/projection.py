@@ -136,7 +136,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
     note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
     with suppress(Exception):  # a note is never worth a run
         from orchestrator.report import verdicts as judged
-        from orchestrator.report.risks import main_risk
+        from orchestrator.report.context import main_risk
 
         results = read_results(folder.path)
         first = [name for name in main_risk(results) or () if name][::-1]

@@ -181,12 +181,8 @@ def audit(arr: Arrangement) -> Figure | None:
         return None
     proof = next((entry.name for entry in declared if entry.audits == audited.audits and entry.bound == "lower"), "")
     names = (audited.audits, audited.name, f"{audited.name}_low", f"{audited.name}_high", proof)
-    nothing = dict.fromkeys(names, math.nan)
-    rows = {
-        trial["id"]: nothing | {name: float(trial[name]) for name in names if trial.get(name) is not None}
-        for trial in arr.trials
-    }
-    values = {ident: [row[name] for name in names] for ident, row in rows.items()}
+    cells = {trial["id"]: [trial.get(name) for name in names] for trial in arr.trials}
+    values = {at: [math.nan if cell is None else float(cell) for cell in row] for at, row in cells.items()}
     values = {ident: row for ident, row in values.items() if row[0] > 0 and row[1] >= 0}
     if not values:
         return None

@@ -1,6 +1,6 @@
 """Risk against accuracy, for every sweep with an attack: what a method costs and what it buys, in one picture.
 
-Which risk is shown depends on what the sweep measured, and on what the attacks declare (`orchestrator.report.risks`).
+Which risk is shown depends on what the sweep measured, and on what the attacks declare (`orchestrator.report.context`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.metric_names import metric
-from orchestrator.report.context import full_label
+from orchestrator.report.context import accuracy_of, full_label, risks
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point, by_method
 from orchestrator.report.front import Front, fronts, repetitions
-from orchestrator.report.risks import accuracy_of, risks
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR
 
@@ -24,13 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RING: dict[str, Any] = {
-    "marker": "o",
-    "markersize": 17,
-    "markerfacecolor": "none",
-    "linestyle": "none",
-    "color": drawing.GRAY,
-}
+RING: dict[str, Any] = {"marker": "o", "markersize": 17, "linestyle": "none"}
+RING |= {"markerfacecolor": "none", "color": drawing.GRAY}
 # Around a mean: the settings on the front, what their ring looks like, and which they are.
 RINGS: tuple[tuple[str, dict[str, Any], Callable[[Front], list[Setting]]], ...] = (
     ("dominated by none (95 %)", {"markeredgewidth": 1.6}, lambda front: front.sure),
@@ -142,10 +136,7 @@ def _note(arr: Arrangement, names: list[str]) -> str:
         words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
     if drawing.chance_handles(arr, names):
         words += "; a risk below the value by chance is no better than chance"
-    pairs = [(risk, accuracy_of(arr.results, risk)) for risk in names]
-    lacking = [
-        arr.heading((), at if _by_shape(arr) else (), hue)
-        for _, at, hue, cell in arr.cells()
-        if not any(repetitions(cell, accuracy, risk) for risk, accuracy in pairs)
-    ]
+    pairs = [(accuracy_of(arr.results, risk), risk) for risk in names]
+    without = [(at, hue) for _, at, hue, cell in arr.cells() if not any(repetitions(cell, *pair) for pair in pairs)]
+    lacking = [arr.heading((), at if _by_shape(arr) else (), hue) for at, hue in without]
     return words + (f"; without such a value: {'; '.join(dict.fromkeys(lacking))}" if lacking else "")

@@ -13,13 +13,13 @@ import pytest
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from datasets import outside
+from orchestrator.report.context import risks
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.frame import main_metrics
-from orchestrator.report.risks import risks
 from orchestrator.report.sentences import sentences_of
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
-from orchestrator.results.declared import believe
+from orchestrator.results.sweeps import believe
 from tests.support.arranged import figure, read
 from tests.support.figure_texts import texts
 from tests.support.page_examples import added
