@@ -20,7 +20,7 @@ from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
-from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_session
+from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_log, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
@@ -219,7 +219,6 @@ def execute(work: Work) -> int:
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
     """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
     from orchestrator.cluster.nodes import node_problems
-    from orchestrator.cluster.ray_log import ray_log
 
     with ray_log() as log:
         try:
@@ -338,7 +337,10 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
         return [f"no finished trial has {' and '.join(map(repr, tune.metrics))}, so there is no best trial"]
     points = np.array([[row[name] for name in tune.metrics] for row in measured]) * tune.signs
     best = [row for row, is_best in zip(measured, undominated(points), strict=True) if is_best]
-    value = lambda name, row: number(row[name], metric(name).digits, metric(name).bound)  # noqa: E731
+
+    def value(name: str, row: Mapping[str, Any]) -> str:
+        return number(row[name], metric(name).digits, metric(name).bound)
+
     if len(tune.metrics) == 1:
         return [f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
     values = [", ".join(f"{name} {value(name, row)}" for name in tune.metrics) for row in best]

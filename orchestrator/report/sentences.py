@@ -318,9 +318,7 @@ def limits(results: Results) -> tuple[str, ...]:
         f"not measured: {missing}" if missing else "",
         *results.facts.get("tuned", ()),
         context.partition_line(results),
-        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} finished runs, so no interval"
-        if few
-        else "",
+        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} finished runs, so no interval" * bool(few),
         "" if finished else state_line(results.trials),
         *context.trial_notes(results.trials),
     ]

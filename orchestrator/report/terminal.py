@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
@@ -18,7 +18,7 @@ from orchestrator.report.vocabulary import key_labels, value_label
 if TYPE_CHECKING:
     from rich.table import Table
 
-GAP = 2
+UNLIMITED = 10_000  # columns
 ALARM = "bold red"
 
 
@@ -30,33 +30,55 @@ def summary_table(read: Results, width: int = 100) -> Table:
     out and named in the caption. A setting without a finished trial has dashes and its trials' statuses. ``width`` is that
     of the terminal, in columns.
     """
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.text import Text
+
+    console, every = Console(width=UNLIMITED), _columns(read)
+    for columns, stacked in _layouts(every):
+        table = _table(read, columns, stacked)
+        if Measurement.get(console, console.options, table).maximum <= width:
+            break
+    left_out = [column for column in every if column not in columns]
+    caption = Text("\n".join([*_caption(read, columns, left_out), *read.facts.get("tuned", ())]))
+    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
+    table.caption = caption
+    return table
+
+
+def _layouts(columns: list[Shown]) -> Iterator[tuple[list[Shown], bool]]:
+    """Yield which columns to show, and whether intervals are below the means; what is easiest to read comes first."""
+    yield columns, False
+    if major := [column for column in columns if column.rank < MINOR]:
+        yield major, False
+    while columns:
+        yield columns, True
+        last = least_important(columns)
+        columns = [column for column in columns if column is not last]
+    yield columns, True
+
+
+def _table(read: Results, columns: Sequence[Shown], stacked: bool) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
-    fixed = [
-        [label.replace(" ", "\n"), *(value_label(key, setting.values[at]) or context.DASH for setting in read.settings)]
-        for at, (key, label) in enumerate(zip(read.keys, key_labels(read.keys), strict=True))
-    ]
-    last = [["no result", *notes]] if any(notes) else []
-    columns, left_out, stacked = _fit(read, _columns(read), width - sum(_wide(cells) + GAP for cells in fixed + last))
-    caption = Text("\n".join([*_caption(read, columns, left_out), *read.facts.get("tuned", ())]))
-    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
-    style = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
-    sides = {"title_justify": "left", "caption_justify": "left"}
-    table = Table(title=Text(read.name) if read.name else None, caption=caption, **style, **sides)  # type: ignore[arg-type]
-    for cells in fixed:
-        table.add_column(cells[0])
+    sides: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), **sides)
+    table.title = Text(read.name) if read.name else None
+    for label in key_labels(read.keys):
+        table.add_column(label.replace(" ", "\n"))
     for column in columns:
         table.add_column(column.heading, justify="right", no_wrap=True)
-    for cells in last:
-        table.add_column(cells[0], style="yellow", no_wrap=True)
-    for at, setting in enumerate(read.settings, start=1):
+    notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
+    if any(notes):
+        table.add_column("no result", style="yellow", no_wrap=True)
+    for setting, note in zip(read.settings, notes, strict=True):
+        swept = [value_label(key, value) or context.DASH for key, value in zip(read.keys, setting.values, strict=True)]
         refuted = context.refuted(setting)
         styles = [ALARM if refuted and metric(column.metrics[0]).audits else "" for column in columns]
         texts = map(Text, (_cell(read, setting, column, stacked) for column in columns), styles)
-        table.add_row(*(Text(cells[at]) for cells in fixed), *texts, *(cells[at] for cells in last))
+        table.add_row(*map(Text, swept), *texts, *([note] if any(notes) else []))
     return table
 
 
@@ -72,28 +94,6 @@ def _columns(read: Results) -> list[Shown]:
             heading += f"\n{context.BY_CHANCE}"
         columns[at] = replace(column, heading=heading)
     return columns
-
-
-def _fit(read: Results, columns: list[Shown], room: int) -> tuple[list[Shown], list[Shown], bool]:
-    """The columns that fit into ``room``, those that do not, and whether intervals are below the means."""
-
-    def fits(subset: Sequence[Shown], stacked: bool) -> bool:
-        cells = [[column.heading, *(_cell(read, s, column, stacked) for s in read.settings)] for column in subset]
-        return sum(map(_wide, cells)) + GAP * (len(subset) - 1) <= room
-
-    major = [column for column in columns if column.rank < MINOR]
-    for subset in (columns, major):
-        if fits(subset, stacked=False):
-            return subset, [column for column in columns if column not in subset], False
-    subset, left_out = list(columns), list[Shown]()
-    while subset and not fits(subset, stacked=True):
-        left_out.append(least_important(subset))
-        subset.remove(left_out[-1])
-    return subset, left_out, True
-
-
-def _wide(cells: Iterable[str]) -> int:
-    return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
 def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
@@ -121,11 +121,8 @@ def _caption(read: Results, columns: Sequence[Shown], left_out: Sequence[Shown])
     over = f"{between(runs)} {'runs' if partitions else 'seed' if max(runs) == 1 else 'seeds'}"
     lines = [f"mean over {over} ± half the width of the 95 % interval"]
     if max(runs) < FEWEST:
-        lines = [
-            f"{over}: values or their mean, without an interval, which needs three"
-            if any(runs)
-            else "no trial has finished"
-        ]
+        few = f"{over}: values or their mean, without an interval, which needs three"
+        lines = [few if any(runs) else "no trial has finished"]
     lines[0] += "; runs on the same partition are averaged first" if partitions else ""
     lines[0] += "; only finished trials count" if any(runs) and len(counts(read.trials)) > 1 else ""
     headings = [(column.heading, metric(name)) for column in columns for name in column.metrics[:1]]

@@ -340,8 +340,8 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
     """
     rows = outcome.rows
     last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
-    half = [row.get("violations") for row in rows[len(rows) // 2 :] if row.get("attacked")]
-    half = [count for count in half if count is not None]
+    attacked = [row for row in rows[len(rows) // 2 :] if row.get("attacked")]
+    half = [row["violations"] for row in attacked if row.get("violations") is not None]
     if half:
         last["violations_last_half"] = float(np.mean(half))
     accuracies = {row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None}
