@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
+from orchestrator.cluster import ray_session
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
-from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_log, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
@@ -37,8 +37,7 @@ from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
 from orchestrator.results.sweeps import write_sweep, write_trials
 from orchestrator.results.writing import WriteError
-from orchestrator.scheduling.earlier import Earlier, earlier_results
-from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
+from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan, trial_specs, unrepeatable
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
 from orchestrator.tracking.store import named_server, server_problem, set_store_aside
@@ -46,6 +45,7 @@ from orchestrator.tracking.tracker import Tracker, fill
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
+    from orchestrator.scheduling.trials import Earlier
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
@@ -131,7 +131,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
     # Where the trials run on another Ray than one that is started here, this machine's size says nothing.
     named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
-    elsewhere = is_connected() or (choices.dry and named)
+    elsewhere = ray_session.is_connected() or (choices.dry and named)
     # A plan only reads the folder, starts nothing and asks no server.
     problems = [] if choices.dry else _unusable(folder, sweep, choices)
     target = Target()
@@ -139,7 +139,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         if not elsewhere or (choices.address and not choices.dry):
             target = find_target(choices.address, os.environ)
         if target.address is None and not elsewhere:
-            problems += misfit_problems(sweep, place, local_nodes(place))
+            problems += misfit_problems(sweep, place, ray_session.local_nodes(place))
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
     machine = LARGEST if elsewhere or target.address else this_machine()
@@ -181,12 +181,12 @@ def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProb
         "--new-store": NO_LOCAL_STORE if local else None,
     }
     problems = [ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence]
-    return problems + ([sweep.problem(LACKS, "code")] if sweep.code and is_connected() else [])
+    return problems + ([sweep.problem(ray_session.LACKS, "code")] if sweep.code and ray_session.is_connected() else [])
 
 
 def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
     """Say at once what was understood, because loading data and starting Ray take a while."""
-    here = f"on this machine ({local_cpus()} CPUs)"
+    here = f"on this machine ({ray_session.local_cpus()} CPUs)"
     if choices.dry:
         where, notes = f"; timing a few steps of each kind {here}", []
     else:
@@ -218,17 +218,15 @@ def execute(work: Work) -> int:
 
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
     """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
-    from orchestrator.cluster.nodes import node_problems
-
-    with ray_log() as log:
+    with ray_session.ray_log() as log:
         try:
             screen.stage = "starting Ray" if work.target.address is None else "joining the cluster"
-            with screen, ray_session(work.target, work.place) as nodes:
+            with screen, ray_session.ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
-                    screen.say(joined(work.target, nodes))
+                    screen.say(ray_session.joined(work.target, nodes))
                 if problems := misfit_problems(work.sweep, work.place, nodes):
                     raise ConfigError(problems)
-                if unfit := node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
+                if unfit := ray_session.node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
                     raise ConfigError(ConfigProblem(sentence, file="--results") for sentence in unfit)
                 with claimed(work, screen.say):
                     code = _train(work, missing, nodes, screen)

@@ -45,6 +45,9 @@ SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, s
 SLOT = re.compile(rb"^SLOT\b[^=\n]*=\s*(.*?)\s*$", re.MULTILINE)  # how a file says of which slot it is a component
 
 
+NO_CODE = "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
+
+
 @dataclass
 class OwnCode(MetaPathFinder):
     """What ``code:`` names; as a finder, it tells Python where its modules lie.
@@ -159,10 +162,7 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
         before = len(code.parts)
         try:
             if not path.is_dir() and not (path.is_file() and path.suffix == ".py"):
-                sentence = (
-                    "is no folder and no Python file; paths in code: are relative to the folder of the sweep file"
-                )
-                code.problems.append(f"{path} {sentence}")
+                code.problems.append(f"{path} {NO_CODE}")
                 continue
             _look_into(path, f"{PACKAGE}{place}", code)
             parts = code.parts[before:]

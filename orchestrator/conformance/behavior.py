@@ -23,7 +23,7 @@ from algorithms.engine.block import trains_together
 from algorithms.interfaces import Outcome
 from algorithms.metrics.classification import are_probabilities
 from datasets import source_checks
-from datasets.components import Component
+from datasets.components import Component, complete
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SourceConfig
 from orchestrator.config.run import resolve
@@ -36,7 +36,6 @@ from orchestrator.conformance.example_runs import (
     digits,
     finished,
     inline_trial,
-    module_of,
     outputs,
 )
 from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
@@ -101,7 +100,7 @@ def training_problems(slot: Slot, name: str, trial: Trial, start: list[Floats], 
 def attack_problems(name: str, trial: Trial) -> Iterator[str]:
     """Yield what is wrong with what an attack measured in a trial of two rounds: when, of what, and in which range."""
     rows = [row for row in trial.rows("attacks").to_pylist() if row["attack"] == name]
-    kinds = module_of("attacks", name).KINDS
+    kinds = complete("attacks", name).KINDS
     due = {1, 2} if {"models", "updates"} & set(kinds) else {2}
     if (rounds := {row["round"] for row in rows}) != due:
         yield f"it has measures after the rounds {sorted(rounds)} and is due after {sorted(due)}"
@@ -124,7 +123,7 @@ def model_problems(slot: Slot, name: str) -> Iterator[str]:
 
     from algorithms.core.network import Network
 
-    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    module, rng = complete(slot.folder, name), np.random.default_rng(0)
     refusals = {shape: module.shape_problem(module.Config(), shape) for shape in SHAPES}
     shape = next((shape for shape, refusal in refusals.items() if not refusal), None)
     if shape is None:
@@ -161,7 +160,7 @@ def received_updates(updates: np.ndarray, weights: np.ndarray) -> ClientUpdates:
 
 def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield where an aggregation changes its arguments or its state's shape, or returns other shapes than it must."""
-    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    module, rng = complete(slot.folder, name), np.random.default_rng(0)
     config, params = module.Config(), rng.normal(size=6).astype(np.float32)
     updates = rng.normal(size=(3, 6)).astype(np.float32)
     weights = np.asarray(module.weigh(config, np.array([10, 20, 30])))
@@ -192,7 +191,7 @@ def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
 
 def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield where a protection adds less noise than it says, or none: the account of epsilon rests on both."""
-    module = module_of(slot.key, name)
+    module = complete(slot.folder, name)
     run = resolve(described(slot, name))
     config, params = run.privacy.config, np.zeros(6, np.float32)
     updates = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
@@ -242,7 +241,7 @@ def sent_noise(module: Any, config: Any) -> tuple[float, float]:
 
 def source_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield what is wrong with the examples that a data set loads. Raises DataError where its files are not here."""
-    module = module_of(slot.key, name)
+    module = complete(slot.folder, name)
     root = Path(os.environ.get(DATA_VARIABLE) or DATA_ROOT).expanduser()
     loaded = [module.load(module.Config(), root, False) for _ in range(2)]
     problems = source_checks.source_problems(loaded[0])
@@ -253,7 +252,7 @@ def source_problems(slot: Slot, name: str) -> Iterator[str]:
 
 def split_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield what is wrong with a partition of the digits; raises NotChecked where it needs data of another kind."""
-    module, run = module_of(slot.key, name), resolve(described(slot, name))
+    module, run = complete(slot.folder, name), resolve(described(slot, name))
     config, reasons = run.split.config, list[str]()
     for fields, source in example_sources(run.data):
         short = module.shortages(config, fields, source)

@@ -21,7 +21,6 @@ from orchestrator.estimates.needs import parameters
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.statistics import FEWEST, least_significant
-from orchestrator.report.vocabulary import ALGORITHM
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
 
@@ -61,7 +60,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
 
 
 def _power(trials: list[TrialSpec]) -> str:
-    """What so many repetitions of a setting can show: how wide intervals are, and which differences can be significant."""
+    """What so many repetitions of a setting can show: how wide intervals are."""
     settings: dict[str, list[tuple[Repeat, float]]] = {}
     for trial in trials:
         setting = text({key: value for key, value in trial.values.items() if key not in REPEATS})
@@ -70,14 +69,7 @@ def _power(trials: list[TrialSpec]) -> str:
     runs = f"{count} {'run' if count == 1 else 'independent runs'} of a setting"
     if count < FEWEST:
         return f"{runs}: no interval over runs and no test of differences, which need {FEWEST}"
-    words = f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
-    swept = {key.removesuffix(".name") for trial in trials for key in trial.values}
-    if swept.isdisjoint(slot.removesuffix(".name") for slot in ALGORITHM):
-        return words
-    return (
-        f"{words}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "
-        f"between pairs, from {least_significant(count, 2):.1f} where risk and accuracy are tested (Holm)"
-    )
+    return f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:

@@ -57,7 +57,7 @@ def text(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.10g}"
     if isinstance(value, list | dict):
-        return json.dumps(_round(value), sort_keys=True)
+        return json.dumps(json.loads(json.dumps(value), parse_float=_short), sort_keys=True)
     return str(value)
 
 
@@ -79,15 +79,9 @@ def lookup(config: Value, path: str) -> Value:
     return None
 
 
-def _round(value: Value) -> Value:
-    if isinstance(value, dict):
-        return {key: _round(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_round(item) for item in value]
-    if isinstance(value, float):
-        short = float(f"{value:.10g}")
-        return int(short) if short.is_integer() else short
-    return value
+def _short(digits: str) -> float:
+    short = float(f"{float(digits):.10g}")
+    return int(short) if short.is_integer() else short
 
 
 SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "aggregation", "privacy")

@@ -29,7 +29,7 @@ import yaml
 from orchestrator.report.data import Results
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.measured import Trial, differing, matches, trials_of
-from orchestrator.report.published import papers
+from orchestrator.report.numbers import papers
 from orchestrator.report.statistics import NAN, deviation, holm, p_text, quantile
 from orchestrator.report.summary import markdown_table
 

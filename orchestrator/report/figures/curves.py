@@ -11,8 +11,7 @@ from orchestrator.metric_names import metric, ordered
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
-from orchestrator.report.numbers import Number, compare
-from orchestrator.report.published import counterpart, records
+from orchestrator.report.numbers import Number, compare, counterpart, records
 from orchestrator.report.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.report.vocabulary import key_labels
 

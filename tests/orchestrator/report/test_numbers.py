@@ -23,12 +23,15 @@ from orchestrator.report.numbers import (
     NOT_MEASURED,
     ONE_PARTITION,
     SHORTENED,
+    Counterpart,
     Number,
+    Record,
     compare,
+    counterpart,
     numbers,
     published_markdown,
+    records,
 )
-from orchestrator.report.published import Counterpart, Record, counterpart, records
 from tests.support.pages import ROOT
 from tests.support.synthetic_results import FINP, HAR, write_finp
 
