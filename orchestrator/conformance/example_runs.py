@@ -95,15 +95,13 @@ class InlineShadows(AttackTasks):
         return results
 
 
-def inline_trial(
-    base: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
-) -> Trial:
+def inline_trial(base: dict[str, Any] | Run, folder: Path, data: Federation | None = None) -> Trial:
     """Return a trial of a run, or of the section ``base`` of a sweep file, that runs in this process.
 
-    It keeps its files in ``folder``; ``data`` replaces the federation that the run describes, from the data sets in ``root``.
+    It keeps its files in ``folder``; ``data`` replaces the federation that the run describes, without files.
     """
     run = base if isinstance(base, Run) else resolve(base)
-    data = data or partition_data(run, root)
+    data = data or partition_data(run, Path())
     setup = prepare_session(str(folder), run, data)
     files = Folder(folder).trial("t")
     return Trial(run, TrialContext(setup, data, LocalClients(), InlineShadows(folder / "cache"), files))

@@ -134,16 +134,14 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     scope = f" for {timed} of the trials" if timed < len(missing) else ""
     shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
     sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
-    remarks += [_reduced(max(ratios))] if ratios else []
+    if ratios:
+        import torch
+
+        ratio = max(ratios)
+        words = f"{ratio:.1f} x as long as in float32" if ratio > 1 else f"{100 * ratio:.0f} % of the time in float32"
+        kind = torch.backends.cpu.get_cpu_capability()
+        remarks.append(f"training in reduced precision takes {words} on this processor ({kind})")
     return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *remarks])
-
-
-def _reduced(ratio: float) -> str:
-    """What training in reduced precision costs or saves on this processor, by a step in both."""
-    import torch
-
-    words = f"{ratio:.1f} x as long as in float32" if ratio > 1 else f"{100 * ratio:.0f} % of the time in float32"
-    return f"training in reduced precision takes {words} on this processor ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def _kind(trial: TrialSpec) -> str:

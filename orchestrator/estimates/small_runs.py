@@ -142,13 +142,6 @@ def in_full_precision(run: Run) -> Run:
     return replace(run, training=replace(run.training, config=config))
 
 
-def seconds_of(work: Callable[[], Any]) -> float:
-    """Return the seconds that a call takes; while other programs have the processor, they do not count."""
-    started, before = time.perf_counter(), time.process_time()
-    work()
-    return min(time.perf_counter() - started, time.process_time() - before)
-
-
 def fixed(_purpose: str, *place: int) -> np.random.Generator:
     """Return a generator that depends on the integers of ``place`` only, whatever it is for."""
     return np.random.default_rng(list(place))
@@ -176,7 +169,10 @@ class Small:
             small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
             try:
                 units, work = getattr(self, step)(small, *filter(None, [attack]))
-                seconds = seconds_of(work)
+                wall, processor = time.perf_counter(), time.process_time()
+                work()
+                # While other programs have the processor, seconds do not count.
+                seconds = min(time.perf_counter() - wall, time.process_time() - processor)
             except DataError:
                 if small is self.data:
                     raise

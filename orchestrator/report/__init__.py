@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.metric_names import metrics
-from orchestrator.report.data import NoResultsError, Results, read_results
+from orchestrator.report.data import NoResultsError, Results, read_results, text
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import Folder
@@ -104,9 +104,8 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
     from orchestrator.report.page import is_shown, page
 
     paired, compared, undominated = contrasts(results), compare(results), fronts(results)
-    frame = tidy(results, paired)
     tables = {
-        "summary.csv": summary.csv_text(list(frame), frame.itertuples(index=False)),
+        "summary.csv": tidy(results, paired).map(text).to_csv(index=False, lineterminator="\n"),
         "summary.md": summary.summary_markdown(results, bool(paired)),
         "attacks.md": summary.attacks_markdown(results),
         "front.md": summary.front_markdown(results, undominated) if undominated else "",

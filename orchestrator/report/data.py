@@ -107,7 +107,10 @@ def swept_settings(
     """
     values = {key: [_ran_with(row, key, configs) for row in table] for key in declared}
     keys = [key for key, column in values.items() if key in table[0] or any(value is not None for value in column)]
-    keys += [column for column in table[0] if column not in keys and _is_setting(column, table)]
+    for column in (column for column in table[0] if column not in keys):
+        varies = column in SLOT_NAMES or column in PLAIN_KEYS
+        if len({text(row[column]) for row in table}) > 1 if varies else column in SLOTS or "." in column:
+            keys.append(column)
     columns: dict[str, list[Value]] = {}
     for key in keys:
         if key != "seed":
@@ -121,12 +124,6 @@ def _ran_with(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
     value, resolved = row.get(key), lookup(configs.get(row["id"]), key)
     compound = isinstance(resolved, list | dict) and not isinstance(value, list | dict)
     return resolved if value is None or value == json.dumps(resolved) or compound else value
-
-
-def _is_setting(column: str, table: Sequence[Row]) -> bool:
-    if column in SLOT_NAMES or column in PLAIN_KEYS:
-        return len({text(row[column]) for row in table}) > 1
-    return column in SLOTS or "." in column
 
 
 def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
@@ -349,9 +346,8 @@ def counts(trials: Iterable[Row]) -> dict[str, int]:
 def rows(table: Trials) -> list[Row]:
     """The rows of a table as mappings of all its columns to plain values, with None for missing values."""
     frame: Any = table
-    if hasattr(frame, "itertuples"):
-        columns = [str(column) for column in frame.columns]
-        return [dict(zip(columns, map(plain, row), strict=True)) for row in frame.itertuples(index=False, name=None)]
+    if hasattr(frame, "to_dict"):
+        return [{name: plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
     listed = list(table)
     names = list(dict.fromkeys(name for row in listed for name in row))
     return [{name: plain(row.get(name)) for name in names} for row in listed]

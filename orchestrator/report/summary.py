@@ -5,8 +5,6 @@ Every table that somebody reads (Markdown, the page, a notebook, LaTeX, MLflow's
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,15 +80,6 @@ def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
     fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
     value = " ".join(filter(None, setting.estimate(metric.name).cell(metric.digits)))
     return value + context.chance_cell(setting, metric, results, metric.digits) + fewer
-
-
-def csv_text(head: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
-    """A CSV table with LF line ends, ten significant digits, and empty cells for missing values."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows([text(cell) for cell in line] for line in lines)
-    return buffer.getvalue()
 
 
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]], numbers: int | None = None) -> str:
