@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.metric_names import metrics
-from orchestrator.report.data import NoResultsError, Results, read_results, text
-from orchestrator.report.terminal import summary_table
+from orchestrator.report.data import Results, read_results, text
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.writing import refusals, remove, write_atomically
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from orchestrator.report.figures.drawing import Format
 
 CODE = (".py", ".jinja", ".css", ".yaml")  # files of this package that a report depends on
-
-__all__ = ["NoResultsError", "page_path", "summary_table", "write_page", "write_report"]
 
 
 def page_path(folder: Path) -> Path:

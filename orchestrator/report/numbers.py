@@ -31,7 +31,7 @@ import yaml
 from orchestrator.metric_names import metric
 from orchestrator.report.context import partition_line
 from orchestrator.report.data import DEAL, Results, Value, text
-from orchestrator.report.measured import IRRELEVANT, Trial, agrees, differing, matches, trials_of
+from orchestrator.report.measured import Trial, agrees, differing, matches, trials_of
 from orchestrator.report.statistics import FEWEST, UNLIMITED, Estimate, deviation, estimate, limits, quantile
 from orchestrator.report.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_label, setting_label
@@ -83,7 +83,7 @@ class Counterpart:
         over: the part of a run over whose swept keys the number is averaged, such as ``data.split``; empty: none.
         context: the rest of the paper's reading, by dotted key: what the paper prints, or else its released code. For
             ``data.split_seed`` it is `FIXED` or `VARIED`. A trial with other values is still compared, and the table names
-            every field that differs. Fields of a trial that are not in the reading are listed as not printed.
+            every field that differs.
         scale: factor from the printed unit to ours, such as 0.01 for percent.
         against: what the baseline has instead, if the number compares two methods, pair by pair.
         form: how it compares them: a key of `FORMS`.
@@ -292,14 +292,11 @@ def _value(printed: Counterpart, trial: Trial) -> float:
 
 
 def published_markdown(results: Results, compared: Sequence[Number]) -> str:
-    """The content of ``published.md``: the comparison, and the fields of which the papers say nothing."""
+    """The content of ``published.md``: the comparison."""
     blocks = [f"# {escape(results.name)}: measured and published numbers"]
     blocks += [escape(sentence) for sentence in results.facts.get("tuned", ())]
     differ = "The last column names every field in which our runs differ from what the paper or its released code says."
     blocks += [f"{READING} {differ}", partition_line(results), markdown_table(SWEEP_HEAD, map(sweep_cells, compared))]
-    for paper in dict.fromkeys(number.record.paper for number in compared):
-        ours = "; ".join(f"{field_label(key)} = {value}" for key, value in _unprinted(results, compared, paper).items())
-        blocks.append(f"Not printed by {escape(paper)}, here: {escape(ours)}." if ours else "")
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -320,20 +317,6 @@ def field_label(key: str) -> str:
     section = key.split(".")[-2] if "." in key else ""
     named = key.startswith(("attacks.", "curvature.", "aggregation.")) and not key.endswith(".name")
     return f"{section} {key_label(key)}" if named else key_label(key)
-
-
-def _unprinted(results: Results, compared: Sequence[Number], paper: str) -> dict[str, str]:
-    """Our values of the fields of which a paper and its code say nothing."""
-    ours = [number for number in compared if number.record.paper == paper]
-    readings = [printed for number in ours if (printed := counterpart(number.record))]
-    stated = {key for printed in readings for key in (*printed.where, *printed.context)}
-    stated |= {*results.keys, *IRRELEVANT, "attacks"}
-    values: dict[str, set[str]] = {}
-    for trial in {trial.id: trial for number in ours for trial in number.trials}.values():
-        for key, value in trial.run.items():
-            if key not in stated and not key.endswith(".name"):
-                values.setdefault(key, set()).add(_words(value))
-    return {key: ", ".join(sorted(words)) for key, words in values.items()}
 
 
 # The page of all numbers

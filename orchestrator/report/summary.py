@@ -208,8 +208,6 @@ def front_markdown(results: Results, undominated: Sequence[Front]) -> str:
 
 Place = tuple[str, str, str]  # attack, target, metric
 AUC = "auc"
-CHOSEN = "is_"  # begins the name of the measure that says how often a variant counted
-COUNTING = "headline"  # the target of the variant that counts, whichever it is
 # Rows that repeat another one, or are chosen with a look at the result, so that they are too high.
 LEFT_OUT = ("risk", "maximum")
 CLIENT, USERS = "client_", "clients_"  # begin the targets that are single clients, and the numbers of users of models
@@ -217,15 +215,14 @@ ATTACKS_READING = (
     "The last time that each attack was made; single clients are in `attacks.parquet`. An AUC of 0.5 is guessing. "
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds), or the "
     "values of one or two seeds. A seed in which nobody uses the model is left out, and the line says how many count. The "
-    "largest of many AUCs is too high by chance; an attack says itself which of its "
-    "variants counts (the share of targets for which it does), and that is chosen without a look at the attacked model."
+    "largest of many AUCs is too high by chance."
 )
 
 
 def attacks_markdown(results: Results) -> str:
     """The content of ``attacks.md``: a line for each setting, attack and target; empty if no attack has an AUC."""
     lines = [line for setting in results.settings for line in _attack_lines(results, setting)]
-    head = [*key_labels(results.keys), "attack", "on", "measure", "AUC", "counted"]
+    head = [*key_labels(results.keys), "attack", "on", "measure", "AUC"]
     blocks = [f"# {results.name}: attacks", ATTACKS_READING, markdown_table(head, lines)]
     return "\n\n".join(blocks) + "\n" if lines else ""
 
@@ -233,25 +230,18 @@ def attacks_markdown(results: Results) -> str:
 def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     """The lines of one setting, in the order in which its trials have the attacks."""
     aucs: dict[Place, list[float]] = {}
-    counted: dict[tuple[str, str], list[float]] = {}
     for trial in setting.finished:
         frame = results.last_attacks(trial, "attacks")
         for row in [] if frame is None else rows(frame):
             attack, target, measure, value = (row[name] for name in ("attack", "target", "metric", "value"))
             if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue
-            if measure.startswith(CHOSEN):  # a variant is a target of its own, or an attack of its own
-                variant = measure.removeprefix(CHOSEN)
-                place = (attack, target.replace(COUNTING, variant)) if COUNTING in target else (variant, target)
-                counted.setdefault(place, []).append(float(value))
-            elif attack not in LEFT_OUT and not target.startswith(CLIENT) and AUC in measure.split("_"):
+            if attack not in LEFT_OUT and not target.startswith(CLIENT) and AUC in measure.split("_"):
                 aucs.setdefault((attack, target, measure), []).append(float(value))
     for (attack, target, measure), values in aucs.items():
-        share = counted.get((attack, target))
         seeds = f"({len(values)} of {len(setting.finished)} seeds)" if len(values) < len(setting.finished) else ""
         auc = " ".join(filter(None, [*estimate(values, (0, 1)).cell(3), seeds]))
-        times = f"{sum(share) / len(share):.0%}" if share else ""
-        yield [*_values(results.keys, setting), attack, target, measure, auc, times]
+        yield [*_values(results.keys, setting), attack, target, measure, auc]
 
 
 # Differences between methods

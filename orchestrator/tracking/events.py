@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 from orchestrator.results.paths import Folder
@@ -12,7 +11,6 @@ from orchestrator.results.record import write_record
 from orchestrator.results.writing import write_atomically
 
 MOST_LINES = 5  # trials that fail together mostly fail for one reason
-MOST_NAMED = 3  # of the largest processes
 MOST_LETTERS = 200  # of a reason; error.txt has all of it
 LESS_AT_ONCE = "lower resources.client_actors or resources.concurrent_trials"
 
@@ -91,9 +89,7 @@ def killed_for_memory(text: str) -> str:
     """Why a process is gone that Ray, which says ``text`` of it, ended for lack of memory; empty for another reason."""
     if not re.search(r"running low on memory|OutOfMemoryError", text):
         return ""
-    users = re.findall(r"^\d+\t([\d.]+)\t(\S.*)$", text.partition("memory users:")[2], re.MULTILINE)[:MOST_NAMED]
-    largest = [f"{' '.join(PurePath(word).name for word in command.split()[:2])} {size} GB" for size, command in users]
-    return f"Ray ended it, for the node was out of memory{'; the largest: ' * bool(largest)}{', '.join(largest)}"
+    return "Ray ended it, for the node was out of memory"
 
 
 def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:

@@ -275,15 +275,6 @@ def test_every_field_that_differs_from_the_papers_reading_is_named(name: str, ch
         assert words not in before and words in " ".join(deviations(name, [f"base.{change}"]))
 
 
-def test_fields_that_the_paper_does_not_print_are_listed_below_the_table() -> None:
-    found = as_if_finished("ifca_mir_mnist_minority", ["base.training.lr=0.125"])
-    page = published_markdown(found, compare(found))
-    listed = next(line for line in page.splitlines() if line.startswith("Not printed by ifca_mir, here: "))
-    assert "lr = 0.125" in listed and "rounds = 50" in listed
-    assert "restarts" not in listed.replace("restart rounds", ""), "it is part of the reading"
-    assert "device" not in listed
-
-
 # In all trials at hand: levels, values and differences of two methods, by hand
 
 SLOT = {

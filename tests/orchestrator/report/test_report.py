@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import NoResultsError, write_page, write_report
+from orchestrator.report import write_page, write_report
+from orchestrator.report.data import NoResultsError
 from orchestrator.results.log import MANIFEST, Log
 from tests.support.synthetic_results import seal, write_sweep
 

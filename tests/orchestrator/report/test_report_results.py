@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.report import NoResultsError
-from orchestrator.report.data import Results, lookup, read_results, results, rows
+from orchestrator.report.data import NoResultsError, Results, lookup, read_results, results, rows
 from orchestrator.results.log import Log
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep as write_manifest
