@@ -82,9 +82,7 @@ def _unattackable(run: Run, source: Source) -> list[str]:
     if not attacks:
         return []
     small = source
-    if (
-        source.train.x.ndim == 4
-    ):  # one pixel of each image is partitioned in a moment: attacks lack examples, not pixels
+    if source.train.x.ndim == 4:  # one pixel of each image takes a moment: attacks lack examples, not pixels
         train, test = (Examples(part.x[..., :1, :1], part.y) for part in (source.train, source.test))
         small = replace(source, train=train, test=test)
     # A split of the user's own may look at what images show.
@@ -100,11 +98,8 @@ def _lacking(run: Run, attacks: Sequence[tuple[int, Component[Any, Any]]], sourc
         return str(error).split("\n")
     except Exception as error:
         return [failure(error, f"the split {run.split.name}")]
-    return [
-        f"{'.'.join(filter(None, ('attacks', str(place), field)))}: {sentence}"
-        for place, attack in attacks
-        for field, sentence in attack.module.data_problems(attack.config, data)
-    ]
+    lacking = [(at, *pair) for at, attack in attacks for pair in attack.module.data_problems(attack.config, data)]
+    return [f"{'.'.join(filter(None, ('attacks', str(at), field)))}: {sentence}" for at, field, sentence in lacking]
 
 
 def data_problem(sweep: Sweep, sentence: str) -> ConfigProblem:

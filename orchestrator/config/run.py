@@ -202,19 +202,13 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
             unread |= {field: reason for field, reason in reasons.items() if field in type(config).model_fields}
         if "noise" in type(config).model_fields and component is run.privacy and not run.draws_noise:
             unread |= {"noise": UNREAD_NOISE}
-        problems += [
-            ConfigProblem(reason, (*key, field), unread=True)
-            for field, reason in unread.items()
-            if field in config.model_fields_set and getattr(config, field) is not None
-        ]
+        given = {field for field in config.model_fields_set if getattr(config, field) is not None}
+        problems += [ConfigProblem(unread[field], (*key, field), unread=True) for field in unread if field in given]
         if unread:
             defaults = {field: type(config).model_fields[field].get_default() for field in unread}
             run = replace_component(run, key, replace(component, config=config.model_copy(update=defaults)))
-    problems += [
-        ConfigProblem(reason, (CURVATURE, field), unread=True)
-        for field, reason in run.curvature.unread_fields().items()
-        if field in run.curvature.model_fields_set
-    ]
+    unread, given = run.curvature.unread_fields(), run.curvature.model_fields_set
+    problems += [ConfigProblem(unread[field], (CURVATURE, field), unread=True) for field in unread if field in given]
     if run.curvature.model_fields_set and not run.measures_curvature:
         problems.append(ConfigProblem(UNREAD_CURVATURE, (CURVATURE,), unread=True))
         run = replace(run, curvature=CurvatureConfig())

@@ -296,13 +296,10 @@ def risks(results: Results) -> list[tuple[str, ...]]:
     Of each kind the first counts that was measured, in the order that the attacks declare. A risk needs an accuracy to stand
     beside. Without any attack, it is the budget of a guarantee, if several settings state one.
     """
-    declared = [
-        (entry.risk.rank, entry.risk, entry.name)
-        for entry in metrics().values()
-        if entry.risk and entry.risk.rank is not None
-    ]
+    declared = [(entry.risk, entry.name) for entry in metrics().values() if entry.risk]
+    ranked = [(risk.rank, risk, name) for risk, name in declared if risk.rank is not None]
     first: dict[str, tuple[str, ...]] = {}
-    for _, risk, name in sorted(declared, key=lambda entry: entry[0]):
+    for _, risk, name in sorted(ranked, key=lambda entry: entry[0]):
         if _shows(results, name):
             first.setdefault(risk.kind or name, (name, *risk.beside))
     rows: list[tuple[str, ...]] = []

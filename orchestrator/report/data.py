@@ -296,11 +296,8 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
     table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if "." not in name} - NOT_RESULTS - set(keys)
     values = {name: [row[name] for row in table if row[name] is not None] for name in names}
-    measured = {
-        name
-        for name, column in values.items()
-        if name in metrics() or (column and all(isinstance(value, int | float) for value in column))
-    }
+    numeric = {name for name, cells in values.items() if cells and {*map(type, cells)} <= {bool, int, float}}
+    measured = numeric | (names & metrics().keys())
     trials = [trial for setting in settings(table, keys) for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 

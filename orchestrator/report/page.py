@@ -90,10 +90,8 @@ def is_shown(name: str) -> bool:
 
 def _settings(results: Results) -> Grid:
     names = main_metrics(results)
-    heads = [
-        f"{context.full_label(name)}{f' {context.BY_CHANCE}' * bool(context.chance_metric(metric(name), results))}"
-        for name in names
-    ]
+    beside = {name: f" {context.BY_CHANCE}" for name in names if context.chance_metric(metric(name), results)}
+    heads = [f"{context.full_label(name)}{beside.get(name, '')}" for name in names]
     (seeds, *columns) = summary.metric_columns(results, map(metric, names), "runs")
     return _grid(results, [seeds, *((head, cell) for head, (_, cell) in zip(heads, columns, strict=True))])
 

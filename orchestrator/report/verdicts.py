@@ -185,11 +185,8 @@ def part_effect(
     sides = [part["method"]] + ([base] if (base := part.get("baseline") or claim.get("baseline")) else [])
     chosen, notes = [], []
     for conditions in sides:
-        rows = [
-            trial
-            for trial in trials
-            if matches(trial.run, {**claim["where"], **conditions}) and matches(trial.run, reading, read=True)
-        ]
+        wanted = {**claim["where"], **conditions}
+        rows = [trial for trial in trials if matches(trial.run, wanted) and matches(trial.run, reading, read=True)]
         measured = [trial for trial in rows if trial.metrics.get(metric) is not None]
         if len(measured) < len(rows):
             notes.append(f"{len(rows) - len(measured)} trials did not measure {metric}")
@@ -211,13 +208,8 @@ def part_effect(
         by_partition.setdefault(place, []).append(values[0] - sum(values[1:]))
     printed, margin = part.get("printed", NAN), float(claim["margin"])
     printed, margin = (math.log(printed), math.log(margin)) if log else (float(printed), margin)
-    effect = Effect(
-        tuple(math.fsum(values) / len(values) for values in by_partition.values()),
-        printed,
-        margin,
-        SIDES[claim["kind"]],
-        printed if claim["kind"] == "value" else 0.0,
-    )
+    means = tuple(math.fsum(values) / len(values) for values in by_partition.values())
+    effect = Effect(means, printed, margin, SIDES[claim["kind"]], printed if claim["kind"] == "value" else 0.0)
     ids = tuple(side[pair].id for side in chosen for pair in pairs)
     return Part(claim["claim"], part["name"], "", effect, ids, tuple(dict.fromkeys(notes)))
 

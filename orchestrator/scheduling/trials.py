@@ -85,11 +85,8 @@ def plan(trials: list[TrialSpec]) -> list[dict[str, Any]]:
     """What is known of every trial before it runs: id, component of every slot, attacks, seed, rounds, swept keys."""
     rows, words = [], _words(trials)
     for trial in trials:
-        slots = {
-            ".".join((*map(str, key), "name")): component.name
-            for key, component in chosen_components(trial.run)
-            if key[0] != "attacks"
-        }
+        chosen = [(key, component.name) for key, component in chosen_components(trial.run) if key[0] != "attacks"]
+        slots = {".".join((*map(str, key), "name")): name for key, name in chosen}
         attacks = ",".join(attack.name for attack in trial.run.attacks)
         row: dict[str, Any] = {"id": trial.id, **slots, "attacks": attacks or None}
         row |= {"seed": trial.run.seed, "rounds": trial.run.rounds}
@@ -197,11 +194,8 @@ def earlier_results(
     present = [trial for trial in folder.trials() if trial.id in specs or drawing]
     records = {trial.id: read_record(trial) or {} for trial in present}
     damages = in_parallel(lambda trial: damage_of(trial.path, trial.id), present)
-    damaged = {
-        trial.id: damage
-        for trial, damage in zip(present, damages, strict=True)
-        if damage and (not records[trial.id] or has_ended(records[trial.id], tune))
-    }
+    found = [(trial.id, damage) for trial, damage in zip(present, damages, strict=True) if damage]
+    damaged = {trial: damage for trial, damage in found if not records[trial] or has_ended(records[trial], tune)}
     lost = [
         ConfigProblem(f"{damage}{SECRET.format(folder.trial(trial).path)}", file="--results")
         for trial, damage in damaged.items()

@@ -51,10 +51,8 @@ def execute(options: argparse.Namespace) -> int:
     elif os.path.lexists(output) and not options.force:
         sentence = f"{output} exists already; name another file, or add --force to replace it"
         problems.append(ConfigProblem(sentence, file="--output"))
-    elif not os.access(output.absolute().parent, os.W_OK):
-        problems.append(
-            ConfigProblem(f"{output.absolute().parent} is no folder that can be written to", file="--output")
-        )
+    elif not os.access(parent := output.absolute().parent, os.W_OK):
+        problems.append(ConfigProblem(f"{parent} is no folder that can be written to", file="--output"))
     source: Path = options.file.expanduser()
     try:
         names = ("label", "client", "group", "subject", "layout", "drop_unlabeled")

@@ -225,9 +225,8 @@ def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, flo
     values = []
     for described in map(metric, headline_metrics(finals.keys())):
         chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
-        pair = [
-            number(it, described.digits, described.bound) for it in (finals[described.name], chance) if it is not None
-        ]
+        known = (value for value in (finals[described.name], chance) if value is not None)
+        pair = [number(value, described.digits, described.bound) for value in known]
         values.append(f"{full_label(described.name)} {' (by chance '.join(pair)}{')' * (len(pair) - 1)}")
     blocks = [f"{escape(': '.join(filter(None, (state, ', '.join(values)))))}."]
     if remarks["reason"]:

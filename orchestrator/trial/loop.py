@@ -104,11 +104,8 @@ class Rounds:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return every model's arrays by name, ``<model>.<array>``, for a torch module of the same shape."""
         (named,) = self.clients.run(self.setup, [Job("arrays", (self.state.models,))])
-        return {
-            f"{name}.{array}": value
-            for name, arrays in zip(self.state.names, named, strict=True)
-            for array, value in arrays.items()
-        }
+        pairs = zip(self.state.names, named, strict=True)
+        return {f"{name}.{array}": value for name, arrays in pairs for array, value in arrays.items()}
 
     def advance(self) -> None:
         """Do one round: from the attack on the models that are about to be sent out to the rows of the tables.

@@ -103,10 +103,8 @@ class Arrangement:
         keys = self.hue or ALGORITHM
         values = self.hues if self.hue else [tuple(self.results.value(self.trials[0], key) for key in keys)]
         colors = palette(keys, values)
-        return {
-            text(list(hue)): {"color": color, "marker": MARKERS[at % len(MARKERS)]}
-            for at, (hue, color) in enumerate(zip(self.hues, colors, strict=True))
-        }
+        looks = enumerate(zip(self.hues, colors, strict=True))
+        return {text(list(hue)): {"color": color, "marker": MARKERS[at % len(MARKERS)]} for at, (hue, color) in looks}
 
     def look(self, hue: Point) -> dict[str, Any]:
         """Color and marker of a hue; an algorithm has the same color in every sweep."""
