@@ -34,28 +34,29 @@ def summary_table(read: Results, width: int = 100) -> Table:
     from rich.measure import Measurement
     from rich.text import Text
 
-    console, every = Console(width=UNLIMITED), _columns(read)
-    for columns, stacked in _layouts(every):
+    console = Console(width=UNLIMITED)
+    for layout in _layouts(_columns(read)):
+        columns, left_out, stacked = layout
         table = _table(read, columns, stacked)
         if Measurement.get(console, console.options, table).maximum <= width:
             break
-    left_out = [column for column in every if column not in columns]
     caption = Text("\n".join([*_caption(read, columns, left_out), *read.facts.get("tuned", ())]))
     caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
     table.caption = caption
     return table
 
 
-def _layouts(columns: list[Shown]) -> Iterator[tuple[list[Shown], bool]]:
-    """Yield which columns to show, and whether intervals are below the means; what is easiest to read comes first."""
-    yield columns, False
+def _layouts(columns: list[Shown]) -> Iterator[tuple[list[Shown], list[Shown], bool]]:
+    """Yield columns to show, those left out, and whether intervals are below the means, what is easiest to read first."""
+    yield columns, [], False
     if major := [column for column in columns if column.rank < MINOR]:
-        yield major, False
+        yield major, [column for column in columns if column.rank >= MINOR], False
+    left_out = list[Shown]()
     while columns:
-        yield columns, True
-        last = least_important(columns)
-        columns = [column for column in columns if column is not last]
-    yield columns, True
+        yield columns, left_out, True
+        left_out = [*left_out, least_important(columns)]
+        columns = [column for column in columns if column is not left_out[-1]]
+    yield columns, left_out, True
 
 
 def _table(read: Results, columns: Sequence[Shown], stacked: bool) -> Table:
