@@ -186,9 +186,8 @@ def listing(name: str | None) -> str:
             if name:
                 head = [f"{key}: {component}", *([f"  {origin}"] if origin else [])]
                 described = _lines(entry["fields"]) or ["    none"]
-                texts.append(
-                    "\n".join([*head, textwrap.indent(entry["description"], "  "), "", "  fields", *described])
-                )
+                text = textwrap.indent(entry["description"], "  ")
+                texts.append("\n".join([*head, text, "", "  fields", *described]))
         for short, preset in slot["presets"].items():
             values = ", ".join(f"{field}: {value}" for field, value in preset["fields"].items())
             entries[short] = f"{preset['label']}: {preset['component']} with {values}"

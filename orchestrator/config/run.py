@@ -19,7 +19,16 @@ from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
 from datasets.outside import why_not
 from orchestrator.config.document import MISSING, value_at
-from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, translate, unknown_name, validate
+from orchestrator.config.errors import (
+    ConfigError,
+    ConfigProblem,
+    Key,
+    format_value,
+    keyed,
+    translate,
+    unknown_name,
+    validate,
+)
 from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
 
 CURVATURE = "curvature"
@@ -167,18 +176,10 @@ def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
 def _component_problems(run: Run, key: Key, component: AnyComponent) -> list[ConfigProblem]:
     """The problems that a component reports about the run, or a split about the data around it."""
     if key != SPLIT:
-        return [_reported(sentence, key, field) for field, sentence in component.module.problems(component.config, run)]
-    problems = []
-    for text in component.module.problems(component.config, run.data.config):
-        place, colon, sentence = text.partition(": ")
-        keyed = colon and place.startswith("data.") and " " not in place
-        problems.append(_reported(sentence, (), place) if keyed else ConfigProblem(text, key))
-    return problems
-
-
-def _reported(sentence: str, key: Key, field: str) -> ConfigProblem:
-    steps = (int(part) if part.isdecimal() else part for part in field.split(".") if part)
-    return ConfigProblem(sentence, (*key, *steps))
+        pairs = component.module.problems(component.config, run)
+        return [ConfigProblem(sentence, keyed(f"{field}: ")[0]).under(*key) for field, sentence in pairs]
+    pairs = [(text, *keyed(text)) for text in component.module.problems(component.config, run.data.config)]
+    return [ConfigProblem(rest, at) if at[:1] == ("data",) else ConfigProblem(text, key) for text, at, rest in pairs]
 
 
 def _of_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
@@ -201,19 +202,13 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
             unread |= {field: reason for field, reason in reasons.items() if field in type(config).model_fields}
         if "noise" in type(config).model_fields and component is run.privacy and not run.draws_noise:
             unread |= {"noise": UNREAD_NOISE}
-        problems += [
-            ConfigProblem(reason, (*key, field), unread=True)
-            for field, reason in unread.items()
-            if field in config.model_fields_set and getattr(config, field) is not None
-        ]
+        given = {field for field in config.model_fields_set if getattr(config, field) is not None}
+        problems += [ConfigProblem(unread[field], (*key, field), unread=True) for field in unread if field in given]
         if unread:
             defaults = {field: type(config).model_fields[field].get_default() for field in unread}
             run = replace_component(run, key, replace(component, config=config.model_copy(update=defaults)))
-    problems += [
-        ConfigProblem(reason, (CURVATURE, field), unread=True)
-        for field, reason in run.curvature.unread_fields().items()
-        if field in run.curvature.model_fields_set
-    ]
+    unread, given = run.curvature.unread_fields(), run.curvature.model_fields_set
+    problems += [ConfigProblem(unread[field], (CURVATURE, field), unread=True) for field in unread if field in given]
     if run.curvature.model_fields_set and not run.measures_curvature:
         problems.append(ConfigProblem(UNREAD_CURVATURE, (CURVATURE,), unread=True))
         run = replace(run, curvature=CurvatureConfig())

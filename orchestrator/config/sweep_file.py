@@ -128,11 +128,9 @@ class Space:
                 key = locate(base, swept.split("."))
                 before = value_at(self.base, key)
                 if isinstance(choice.value, str) and isinstance(before, dict) and not before.keys() <= {"name"}:
-                    fields = ", ".join(name for name in before if name != "name")
-                    keep = f"sweep {swept}.name to keep {fields} of base"
-                    problems.append(
-                        ConfigProblem(f"{keep}, or write {{name: {choice.value}}} to drop them", choice.key)
-                    )
+                    keep = f"sweep {swept}.name to keep {', '.join(name for name in before if name != 'name')} of base"
+                    drop = f"write {{name: {choice.value}}} to drop them"
+                    problems.append(ConfigProblem(f"{keep}, or {drop}", choice.key))
                 base, keys[swept] = assign(base, key, choice.value), key
             except KeyPathError as error:
                 problems.append(ConfigProblem(str(error), ("sweep", swept)))
@@ -297,9 +295,8 @@ def _trials(
     trials, faults = space.trials(spanned)
     # What is swept by an axis that cannot be read is unknown, so nothing is said of that part of base.
     unknown = {key.partition(".")[0] for key in section} - {axis.key.partition(".")[0] for axis in swept}
-    problems += wrong + [
-        fault for fault in faults if not (fault.key[0] == "base" and unknown.intersection(fault.key[1:2]))
-    ]
+    known = [fault for fault in faults if fault.key[0] != "base" or not unknown.intersection(fault.key[1:2])]
+    problems += wrong + known
     if not problems:
         problems += tune_problems(tune, [run for run, _ in trials]) if tune else []
         first: dict[str, dict[str, Any]] = {}  # the values of the first trial with an id

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import NoResultsError, write_page, write_report
+from orchestrator.report import write_page, write_report
+from orchestrator.report.data import NoResultsError
 from orchestrator.results.log import MANIFEST, Log
 from tests.support.synthetic_results import seal, write_sweep
 
-TABLES = ["summary.csv", "summary.md", "front.md", "differences.md", "published.csv", "published.md"]
+TABLES = ["summary.csv", "summary.md", "front.md", "differences.md", "published.md"]
 SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
 
 
