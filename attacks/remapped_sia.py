@@ -29,9 +29,9 @@ r = 5. No cryptography is simulated here, nor the rounding to 10^-r: training is
 leave 10 %. This attack gets the models in an order that follows from the seed and that it does not know, whether the run's
 ``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says on one run what the names are worth.
 
-Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are those
-that were held out from the client or have its transform, or else the server's own (without any, non-members of nobody), drawn
-with the client's mix of labels and transformed like its examples.
+Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are drawn,
+with the client's mix of labels, from those that were held out from the client or have its transform, or else from the server's
+own (without any, from non-members of nobody), transformed like its examples.
 """
 
 from __future__ import annotations
@@ -110,22 +110,23 @@ class Config(SlotConfig):
 
 
 def shadow_examples(config: Config, data: Federation, client: int, stream: Stream) -> Examples:
-    """Draw S_c, ready for the model: the client's own held-out examples, or else examples of nobody that look like them.
+    """Draw S_c with the client's mix of labels, ready for the model: of what was held out from it, else of what is nobody's.
 
-    It is empty if there are neither.
+    It is empty if there is nothing with one of its labels. Non-members may have another mix than training examples (those of
+    ``data.split: subjects`` have the complement), so that, as they are, they would tell whose model a model is not.
     """
     rng, own = stream("attack_targets", client, PLACE), data.client(client)
-    size = max(1, round(config.shadow * len(own)))
     tests, held_out = (np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner))
-    if len(tests) + len(held_out):
-        looks = joined([data.test[tests], transformed(data, data.nonmembers[held_out], client, rng)])
-        return looks[np.sort(rng.permutation(len(looks))[:size])]
-    stored = data.shadow if len(data.shadow) else data.nonmembers[data.nonmember_owner == NOBODY]
-    mix, there = (np.bincount(part.y, minlength=data.classes) for part in (own, stored))
-    likely = (mix / np.maximum(there, 1))[stored.y]
-    size = min(size, int(np.count_nonzero(likely)))
-    drawn = rng.choice(len(stored), size, replace=False, p=likely / likely.sum()) if size else np.empty(0, np.int64)
-    return transformed(data, stored[np.sort(drawn)], client, rng)
+    if any_own := len(tests) + len(held_out) > 0:
+        pool = joined([data.test[tests], transformed(data, data.nonmembers[held_out], client, rng)])
+    else:
+        pool = data.shadow if len(data.shadow) else data.nonmembers[data.nonmember_owner == NOBODY]
+    mix, there = (np.bincount(part.y, minlength=data.classes) for part in (own, pool))
+    likely = (mix / np.maximum(there, 1))[pool.y]
+    size = min(max(1, round(config.shadow * len(own))), int(np.count_nonzero(likely)))
+    drawn = rng.choice(len(pool), size, replace=False, p=likely / likely.sum()) if size else np.empty(0, np.int64)
+    shadow = pool[np.sort(drawn)]
+    return shadow if any_own else transformed(data, shadow, client, rng)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
