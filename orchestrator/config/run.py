@@ -244,11 +244,8 @@ def sight_problems(run: Run) -> list[ConfigProblem]:
     sight, shown, problems = SEEN[run.server_sees], SIGHTS[run.server_sees], list[ConfigProblem]()
     shuffled = run.server_sees.startswith("shuffled")
     for key, component in chosen_components(run):
-        reason, least, separate = (
-            "",
-            "models",
-            key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates",
-        )
+        reason, least = "", "models"
+        separate = key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates"
         by_size = key[0] == "aggregation" and not component.module.equal_weights(component.config)
         if key[0] == "attacks":
             least = sees(component.module)

@@ -93,7 +93,6 @@ def test_parameters_that_are_shuffled_leave_sums_weighed_by_size_and_no_source_i
 
 
 def test_more_is_seen_by_whoever_sees_more():
-    """Updates show everything; no two views show the same."""
     assert all(set(shown) < set(SIGHTS["updates"]) for view, shown in SIGHTS.items() if view != "updates")
     assert len(set(map(frozenset, SIGHTS.values()))) == len(SIGHTS) == len(get_args(ServerSees))
 
