@@ -13,9 +13,9 @@ every parameter |p| < 1 of every client is sent to the shuffler as bits:
 
     x = floor(p 10^r)   ->   residues x mod m_i, for coprime m_i   ->   each as so many ones among m_i - 1 bits   ->   shuffled
 
-Only the sums modulo m_i are left, and with them the sum, by the Chinese remainder theorem. It is unambiguous if the product of
-the m_i is above n (10^r - 1), or twice that if x may be negative: sums in the upper half are then negative. This view
-shows sums as ``sum`` does, without saying whose, so source inference is refused under it: it guesses, by construction.
+Only sums of residues are left, and from them the sum follows by the Chinese remainder theorem, if the product of the m_i is
+above n (10^r - 1), or twice that where x may be negative: sums in the upper half are then negative. So the view shows what
+``sum`` shows, without saying whose, and source inference is refused under it: it guesses, by construction.
 
 >>> moduli, sent = (3, 5, 7), (3, 4)  # 0.3 and 0.4, at r = 1: residues (0, 3, 3) and (1, 4, 4)
 >>> sums = [sum(x % m for x in sent) % m for m in moduli]
@@ -23,11 +23,12 @@ shows sums as ``sum`` does, without saying whose, so source inference is refused
 >>> sums, total, total / 10 / len(sent)
 ([1, 2, 0], 7, 0.35)
 
-What it costs: a shuffler that everybody trusts, and, as printed (which we have at second hand), 1.04 times the traffic on MNIST
-at r = 3 and 1.81 times at r = 5. No cryptography is simulated here, nor the rounding to 10^-r: training is untouched, so that accuracies are those of
-``updates``. Nor are parameters that are shuffled whole: the attack that walks through them is printed with 28 % where bits
-leave 10 %. This attack gets the models in an order that follows from the seed and that it does not know, whether the run's
-``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says on one run what the names are worth.
+What it costs: a shuffler that everybody trusts, and, as printed (which we have at second hand), 1.04 times the traffic on
+MNIST at r = 3 and 1.81 times at r = 5. No cryptography is simulated here, nor the rounding to 10^-r: training is untouched, so
+that accuracies are those of ``updates``. Nor are parameters that are shuffled whole: the attack that walks through them is
+printed with 28 % where bits leave 10 %. This attack gets the models in an order that follows from the seed and that it does
+not know, whether the run's ``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says on one run what
+the names are worth.
 
 Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are drawn,
 with the client's mix of labels, from those that were held out from the client or have its transform, or else from the server's
