@@ -30,9 +30,10 @@ printed with 28 % where bits leave 10 %. This attack gets the models in an order
 not know, whether the run's ``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says on one run what
 the names are worth.
 
-Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are drawn,
-with the client's mix of labels, from those that were held out from the client or have its transform, or else from the server's
-own (without any, from non-members of nobody), transformed like its examples.
+Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are test examples
+of the client or with its transform, or else other examples held out from it, as many as there are. Where there are none, they are
+the server's own (or non-members of nobody), drawn with the mix of labels that the client trains on and transformed like its
+examples. Then the server knows this mix exactly, and small clients are matched by it even if their data are alike.
 """
 
 from __future__ import annotations
@@ -111,23 +112,26 @@ class Config(SlotConfig):
 
 
 def shadow_examples(config: Config, data: Federation, client: int, stream: Stream) -> Examples:
-    """Draw S_c with the client's mix of labels, ready for the model: of what was held out from it, else of what is nobody's.
+    """Draw S_c, ready for the model: of the client's own test examples, else non-members, else of what is nobody's.
 
-    It is empty if there is nothing with one of its labels. Non-members may have another mix than training examples (those of
-    ``data.split: subjects`` have the complement), so that, as they are, they would tell whose model a model is not.
+    It is empty if nobody's examples have none of its labels. Own non-members come after test examples, because they may have
+    another mix of labels (those of ``data.split: subjects`` have the complement), and would tell whose a model is not.
     """
     rng, own = stream("attack_targets", client, PLACE), data.client(client)
     tests, held_out = (np.flatnonzero(owner == client) for owner in (data.test_owner, data.nonmember_owner))
-    if any_own := len(tests) + len(held_out) > 0:
-        pool = joined([data.test[tests], transformed(data, data.nonmembers[held_out], client, rng)])
-    else:
-        pool = data.shadow if len(data.shadow) else data.nonmembers[data.nonmember_owner == NOBODY]
-    mix, there = (np.bincount(part.y, minlength=data.classes) for part in (own, pool))
-    likely = (mix / np.maximum(there, 1))[pool.y]
-    size = min(max(1, round(config.shadow * len(own))), int(np.count_nonzero(likely)))
-    drawn = rng.choice(len(pool), size, replace=False, p=likely / likely.sum()) if size else np.empty(0, np.int64)
-    shadow = pool[np.sort(drawn)]
-    return shadow if any_own else transformed(data, shadow, client, rng)
+    size = max(1, round(config.shadow * len(own)))
+    if len(tests):
+        return data.test[np.sort(rng.permutation(tests)[:size])]
+    if len(held_out):
+        return transformed(data, data.nonmembers[np.sort(rng.permutation(held_out)[:size])], client, rng)
+    stored = data.shadow if len(data.shadow) else data.nonmembers[data.nonmember_owner == NOBODY]
+    mix, there = (np.bincount(part.y, minlength=data.classes) for part in (own, stored))
+    likely = (mix / np.maximum(there, 1))[stored.y]
+    if not likely.any():
+        return data.train[:0]
+    size = min(size, int(np.count_nonzero(likely)))
+    drawn = np.sort(rng.choice(len(stored), size, replace=False, p=likely / likely.sum()))
+    return transformed(data, stored[drawn], client, rng)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
