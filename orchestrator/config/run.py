@@ -37,10 +37,17 @@ UNREAD_NOISE = "is read only where noise is added, by the privacy component or b
 UNREAD_CURVATURE = "is read only where a component needs rho, and none does here"
 SEEN = {
     "updates": "every client's own update",
+    "shuffled_models": "only the clients' models, without names",
+    "shuffled_parameters": "only the sum of its clients' parameters, which are shuffled one by one",
     "sum": "only the sum of its clients' updates for each model (secure aggregation)",
     "models": "only the models that are sent out",
 }
-LOOKS_AT = {"updates": "looks at every client's own update", "sum": "looks at the sum of the updates"}
+LOOKS_AT = {
+    "updates": "looks at every client's own update",
+    "shuffled_models": "looks at the clients' models",
+    "choices": "looks at which model every client trains",
+    "sum": "looks at the sum of the updates",
+}
 AnyComponent = Component[Any, Any]
 
 
@@ -222,19 +229,32 @@ def sight_problems(run: Run) -> list[ConfigProblem]:
     "updates"`` cannot be computed from a sum (``UPDATES_FOR`` says why); ranking the clients' curvatures takes each client's
     own values. Means, clipping (which clients do themselves), noise on the mean, server optimizers and the choice among
     several models need no more than a sum for each model. What is measured for the tables is not what the server sees.
+
+    A shuffler takes names away, and with them whatever is by name: the choice among several models, and, where whole
+    models are shuffled, weights by size, which would name their senders. Medians, inner products and distances of
+    models have no names.
     """
     if run.server_sees == "updates":
         return []
-    sight, problems = SEEN[run.server_sees], []
+    sight, shown, problems = SEEN[run.server_sees], SIGHTS[run.server_sees], list[ConfigProblem]()
+    shuffled = run.server_sees.startswith("shuffled")
     for key, component in chosen_components(run):
         reason, least = "", "models"
+        separate = key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates"
+        by_size = key[0] == "aggregation" and not component.module.equal_weights(component.config)
         if key[0] == "attacks":
             least = sees(component.module)
             reason = LOOKS_AT.get(least, "")
-        elif key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates":
-            reason, least = component.module.UPDATES_FOR, "updates"
-        if reason and SIGHTS.index(least) > SIGHTS.index(run.server_sees):
-            sentence = f"{component.name} {reason}, and the server sees {sight}; it needs server_sees: {least}"
+        elif separate:
+            reason, least = component.module.UPDATES_FOR, "updates" if by_size else "shuffled_models"
+        if shuffled and key[0] == "clustering" and component.config.clusters > 1:
+            reason, least = "trains for each client the model of its choice, which has its name", "choices"
+        elif run.server_sees == "shuffled_models" and by_size:
+            reason = "weighs clients by size, and a weight names its client (fedavg does not with weights: uniform)"
+            least = "updates" if separate else "choices"
+        if reason and least not in shown:
+            enough = " or ".join(view for view, others in SIGHTS.items() if least in others)
+            sentence = f"{component.name} {reason}, and the server sees {sight}; it needs server_sees: {enough}"
             problems.append(ConfigProblem(sentence, key))
     if run.measures_curvature:
         ranked = f"the server ranks every client by its own curvature (rho), and it sees {sight}"

@@ -20,7 +20,7 @@ from algorithms.core.network import Network
 from algorithms.engine import block, server
 from algorithms.engine import round as engine
 from algorithms.interfaces import Run
-from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
+from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates, as_seen
 from datasets.federation import DataError, Examples, Federation
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
@@ -271,7 +271,8 @@ class Small:
 
         def make() -> None:
             observed = attack.module.observe(attack.config, updates)
-            attack.module.conclude(attack.config, SeenRound(data, observed, np.arange(data.clients), 0, fixed))
+            seen = SeenRound(data, observed, np.arange(data.clients), 0, fixed)
+            attack.module.conclude(attack.config, as_seen(attack.module, seen))
 
         return make
 

@@ -17,7 +17,7 @@ from algorithms.core.choices import Preferences
 from algorithms.core.messages import BlockResult, Doubles, Ints, Weights
 from algorithms.engine.round import under
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound
+from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound, as_seen
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
@@ -193,7 +193,8 @@ def conclude_updates(
         else:
             observed = np.concatenate(pieces)
         earlier = under(prefix, attacks)
-        exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, earlier))
+        seen = as_seen(attack.module, SeenRound(data, observed, clients, round_, fixed, earlier))
+        exposure = attack.module.conclude(attack.config, seen)
         attacks |= {prefix + name: array for name, array in exposure.kept.items()}
         exposures.append((attack.name, round_ + 1, exposure))
     return exposures

@@ -20,7 +20,7 @@ NAMES = """
 partition groups strengths test_owners test_strengths initial_weights preferences warm_start selection batches
 shadow_halves shadow_strengths shadow_training audit noise participation augmentation gradient_noise probes
 curvature_examples curvature_probes attack_targets attack_training replicas pretraining validation resampling
-canaries exchanged_owners update_noise
+canaries exchanged_owners update_noise shuffling
 """
 PURPOSES = {name: code for code, name in enumerate(NAMES.split())}
 
