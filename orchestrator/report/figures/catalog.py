@@ -17,6 +17,7 @@ from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.attacks import attack_roc, audit, classifier_roc
 from orchestrator.report.figures.clients_exposed import clients_exposed
 from orchestrator.report.figures.curves import final, over_rounds
+from orchestrator.report.figures.exposure import exposure
 from orchestrator.report.figures.trade_off import trade_off
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def catalog() -> dict[str, Drawing]:
     by_client = {f"{CLIENTS}{metric.clients.column or metric.name}": metric for metric in declared if metric.clients}
     return {
         "trade_off": trade_off,
+        "exposure": exposure,
         "attack_roc": attack_roc,
         **{name: partial(clients_exposed, of=metric) for name, metric in by_client.items()},
         "audit": audit,

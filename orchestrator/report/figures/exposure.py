@@ -1,0 +1,80 @@
+"""What every attack finds beyond guessing, by what its attacker must see: which view is dangerous, and what closes it.
+
+    share of the possible = (value - chance) / (1 - chance)        0: guessing; 1: always right; for each run of a setting
+
+So that attacks with different questions can stand side by side. It is a figure of sweeps whose attackers see different
+things; of one view alone, the trade-off says more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from algorithms.core.metric import Metric
+from attacks.interfaces import ADVERSARIES, sees
+from datasets.components import described
+from orchestrator.report.context import ATTACKS
+from orchestrator.report.data import Setting, independent, repeat
+from orchestrator.report.figures import drawing
+from orchestrator.report.figures.arrangement import Arrangement, by_method
+from orchestrator.report.statistics import Estimate, estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Exposure by what the attacker sees"
+PER_ATTACK, MOST = 1.25, 9.0  # inches of a panel's width
+
+
+def exposure(arr: Arrangement) -> Figure | None:
+    """The risk that each attack declares, beyond chance, by view and setting: means over seeds with intervals."""
+    arr = by_method(arr)
+    attacks = risks_by_view(arr)
+    if len({view for view, _ in attacks}) < 2:
+        return None
+    width = min(max(drawing.WIDTH, PER_ATTACK * len(attacks)), MOST)
+    across = max(1, int(11 / width))
+    figure, axes = drawing.grid(arr, TITLE, [arr.panel_label(panel) for panel in arr.panels], across, width)
+    for ax, panel in zip(axes, arr.panels, strict=True):
+        ax.axhline(0, **drawing.REFERENCE)
+        for j, hue in enumerate(arr.hues):
+            beside = 0.5 * ((j + 0.5) / len(arr.hues) - 0.5)
+            cell = arr.cell(panel, (), hue)
+            found = [(i + beside, beyond_chance(cell, risk)) for i, (_, risk) in enumerate(attacks)]
+            drawing.marks(ax, found, **arr.look(hue))
+        labels = [f"{view.replace('_', chr(10))}\n{risk.label.replace(' ', chr(10), 1)}" for view, risk in attacks]
+        ax.set_xticks(range(len(attacks)), labels, fontsize=drawing.BODY)
+        ax.set_xlim(-0.6, len(attacks) - 0.4)
+    drawing.same_scale(axes, [""] * len(axes))
+    drawing.label_axes(axes, "", "success beyond chance (share of the possible)", across)
+    counts = [len(cell.trials) for *_, cell in arr.cells()]
+    note = f"{drawing.mean_note(counts)}; first line of a label: what the attacker sees, the most first"
+    return drawing.legend(figure, [*drawing.handles(arr), drawing.stroke("by chance", **drawing.REFERENCE)], note)
+
+
+def risks_by_view(arr: Arrangement) -> list[tuple[str, Metric]]:
+    """View and first measured risk of every attack, those that see most first."""
+    found = []
+    for attack in described(ATTACKS).values():
+        measured = [m for m in attack.METRICS if m.risk and m.risk.rank is not None and m.chance and arr.has(m.name)]
+        if measured:
+            risk = min(measured, key=lambda metric: (metric.risk.rank, metric.name))
+            found.append((sees(attack), risk))
+    return sorted(found, key=lambda entry: list(ADVERSARIES).index(entry[0]))
+
+
+def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
+    """The mean and interval of the share of the possible over the runs of a setting.
+
+    >>> from algorithms.core.metric import SOURCE, Risk
+    >>> risk = Metric("sia", SOURCE, "SIA", chance=0.2, risk=Risk("..."))
+    >>> round(beyond_chance(Setting((), ({"status": "finished", "seed": 0, "sia": 0.6},)), risk).mean, 6)
+    0.5
+    """
+    values = []
+    for trial in cell.finished:
+        chance = drawing.chances([trial], risk.name) if isinstance(risk.chance, str) else [risk.chance]
+        if trial.get(risk.name) is not None and chance:
+            values.append((repeat(trial), (float(trial[risk.name]) - chance[0]) / (1 - chance[0])))
+    return replace(estimate(independent(values)), highest=1.0)
