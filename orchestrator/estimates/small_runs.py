@@ -33,7 +33,7 @@ LOADING = 3.0  # seconds of a first try that is done again, because most of them
 LIMIT = 5.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
 GROWTH = 4  # how many times as long a try is expected to take as the one before, with twice the clients and examples
 CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
-MOST_STEPS = 8  # products with the Hessian, of a search that is then taken to need half of those that it may make
+MOST_STEPS = 4  # products with the Hessian, of a search that is then taken to need half of those that it may make
 MOST_PASSES = 2  # of local training, so that beginning a client counts less
 MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have 600 000
 
