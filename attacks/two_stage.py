@@ -1,4 +1,4 @@
-"""Membership, then source: which examples did anybody train on, and whose are those? (the attack that FinP is about)
+"""Membership, then source inference: which examples did anybody train on, and whose are those?
 
     flag     s(x) = max_k M_k(x) over the clients k of a round, M FedMIA's standing or -CE(theta_k; x, y)
              x is flagged if s(x) is above the threshold that a share a of the non-members passes
@@ -19,9 +19,9 @@ over all clients, and not the owner's.
 95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of members and
 non-members (Korn and Graubard 1998), the threshold being found anew in every resample. The models are taken as they are.
 
-Source: Zhao et al. 2025 (FinP), section 2: source inference presupposes that an example is known to be a member.
+Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes membership for known.
 
-Differences from the paper: it assumes the first stage. Rounds are attacked one by one, as in source inference.
+Differences from the papers: FedMIA's scores are those of one round, since rounds are attacked one by one.
 """
 
 from __future__ import annotations
@@ -57,11 +57,6 @@ RESAMPLES = 200  # of which only the variance is used
 PLACE = 3  # of the stream; the other attacks on updates have places of two numbers
 
 
-def _precision(percent: str) -> Metric:
-    prior = f"two_stage_precision_{percent}"
-    return Metric(prior, SOURCE, f"right names where {percent} % are members", "lower", chance=f"{prior}_null")
-
-
 METRICS = (
     Metric(
         "two_stage_traced",
@@ -76,9 +71,14 @@ METRICS = (
         reading="flagged, traced: share of the members found among non-members and traced to their owner",
     ),
     Metric("two_stage_apart", SOURCE, "the same if stages were independent", None),
-    Metric("two_stage_tpr", SOURCE, "members flagged", "lower", chance="two_stage_tpr_null"),
-    Metric("two_stage_sia", SOURCE, "SIA of flagged members", "lower", chance="two_stage_sia_null"),
-    *map(_precision, PRIORS),
+    *(
+        Metric(f"two_stage_{name}", SOURCE, label, "lower", chance=f"two_stage_{name}_null")
+        for name, label in (
+            ("tpr", "members flagged"),
+            ("sia", "SIA of flagged members"),
+            *((f"precision_{percent}", f"right names where {percent} % are members") for percent in PRIORS),
+        )
+    ),
 )
 
 
@@ -89,42 +89,28 @@ class Config(SlotConfig):
     # At one in twenty, a hundred non-members leave the threshold's rate between 2 and 11 %.
     fpr: float = Field(0.05, gt=0, lt=1, description="share of the non-members that may be flagged")
     score: Literal["fedmia", "loss"] = Field(
-        "fedmia", description="what examples are flagged by: FedMIA's standing among the other clients, or the lowest loss"
+        "fedmia",
+        description="what examples are flagged by: FedMIA's standing among the other clients, or the lowest loss",
     )
     targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
     compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
-    center: Literal["label", "none"] = Field(
-        "label", description="what confidences are less of: a model's mean on references of the label, or nothing"
-    )
-    references: int = Field(
-        200, ge=FEWEST_NONMEMBERS, description="examples of the server's shadow set for these means, at most"
-    )
+    center: Literal["label", "none"] = Field("label", description="what confidences are less of, as in fedmia")
 
-    @property
-    def nonmembers(self) -> Literal["outside"]:
-        """As FedMIA calls examples that nobody trained on."""
-        return "outside"
 
-    @property
-    def signals(self) -> Literal["losses"]:
-        """As FedMIA calls what it measures without gradients."""
-        return "losses"
+def fedmia_fields(config: Config) -> fedmia.Config:
+    """Return the fields of FedMIA that measures what this attack needs."""
+    return fedmia.Config(targets=config.targets, compared=config.compared, center=config.center)
 
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse a run in which a client has too few others to be compared with."""
-    clients = run.data.config.clients
-    cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
-    if cohort >= fedmia.FEWEST_CLIENTS:
-        return []
-    sentence = f"two_stage traces among {fedmia.FEWEST_CLIENTS} clients or more; {cohort} of {clients} take part in a round"
-    return [("", sentence)]
+    return fedmia.problems(fedmia_fields(config), run)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List what FedMIA lacks in the data, and a false positive rate that so few non-members cannot show."""
-    found = fedmia.data_problems(config, data)  # type: ignore[arg-type]  # it has all fields that are read
-    if found or (count := outsiders(config, data)) * config.fpr >= 1 - 1e-9:
+    found = fedmia.data_problems(fields := fedmia_fields(config), data)
+    if found or (count := outsiders(fields, data)) * config.fpr >= 1 - 1e-9:
         return found
     sentence = f"two_stage needs {int(np.ceil(1 / config.fpr - 1e-9))} non-members for a rate of {config.fpr:g}"
     return [("fpr", f"{sentence}; {data.name} and compared leave {count}: raise fpr, compared, or hold more out")]
@@ -132,7 +118,7 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[np.generic]]:
     """Measure a block's c updates on all examples, as `fedmia.observe` does: ``assignment``, ``confidences``."""
-    return fedmia.observe(config, seen)  # type: ignore[arg-type]
+    return fedmia.observe(fedmia_fields(config), seen)
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
@@ -141,8 +127,9 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     A round with fewer than three clients does not count, and nothing is measured if members and non-members have no label in
     common, or a score is NaN.
     """
-    queries, clients = queries_of(config, seen.data, seen.stream), seen.clients
-    empty = Exposure(dict.fromkeys(names_of(METRICS), NAN))
+    queries, clients = queries_of(fedmia_fields(config), seen.data, seen.stream), seen.clients
+    traced = np.full(seen.data.clients, NAN)
+    empty = Exposure(dict.fromkeys(names_of(METRICS), NAN), {"two_stage_traced": traced})
     if len(clients) < fedmia.FEWEST_CLIENTS:
         return empty
     n, (asked, place) = queries.members.shape[1], np.unique(queries.numbers[clients], return_inverse=True)
@@ -161,9 +148,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     named |= {f"two_stage_{name}_null": value for name, value in null.items()}
     named |= dict(zip(("two_stage_traced_low", "two_stage_traced_high"), ends["traced"], strict=True))
     rows = [Measure("clients", name, value, *ends[name], null.get(name, NAN)) for name, value in values.items()]
-    traced = np.full(seen.data.clients, NAN)
     found = right & (sides.members > sides.threshold(config.fpr))
-    traced[clients] = np.where(u.any(axis=1), (found & (u > 0)).sum(axis=1) / np.maximum((u > 0).sum(axis=1), 1), NAN)
+    traced[clients] = np.where(u.any(axis=1), (u * found).sum(axis=1), NAN)
     bounds = wilson(traced * n, n)
     for client in clients.tolist():
         low, high = (float(end[client]) for end in bounds)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from attacks import _queries
 from attacks.interfaces import SeenRound
-from attacks.two_stage import Config, Sides, by_chance, conclude, data_problems, observe, rates
+from attacks.two_stage import Config, Sides, by_chance, conclude, data_problems, fedmia_fields, observe, rates
 from datasets.federation import Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
@@ -63,7 +63,7 @@ def test_the_slow_version_finds_the_same(noise, network, experts):
     mixed = [memorized(network, noise.client(i)[:20]) for i in EVERYONE]
     config = Config(score="loss", fpr=0.1, compared=50)
     found = found_of(config, noise, observe(config, seen_by(noise, network, mixed)))
-    queries = _queries.queries_of(config, noise, fixed)
+    queries = _queries.queries_of(fedmia_fields(config), noise, fixed)
 
     def losses(x, y):
         values = []
@@ -119,7 +119,9 @@ def test_rates_by_hand():
 @given(st.integers(0, 2**32 - 1))
 def test_no_more_is_named_rightly_than_is_flagged_and_where_members_are_rare_less(seed):
     rng = np.random.default_rng(seed)
-    sides = Sides(rng.normal(1, 1, (3, 9)), rng.random((3, 9)) < 0.5, rng.random((3, 9)), rng.normal(size=20), rng.random(20))
+    sides = Sides(
+        rng.normal(1, 1, (3, 9)), rng.random((3, 9)) < 0.5, rng.random((3, 9)), rng.normal(size=20), rng.random(20)
+    )
     values, null = rates(0.2, 0.25, sides), by_chance(0.25, 3)
     assert 0 <= values["traced"] <= values["tpr"] <= 1
     assert values["precision_1"] <= values["precision_10"] <= values["precision_50"] <= values.get("sia", 1)
@@ -132,7 +134,7 @@ def test_where_nothing_is_learned_all_is_at_chance_and_intervals_cover_it(noise,
     config, rng, rows, covered = Config(score=score, fpr=0.1, targets=EACH), np.random.default_rng(3), [], []
     names = ("traced", "tpr", "sia", "precision_50", "precision_10")
     for audit in range(300):
-        size = CLIENTS * EACH + 100 + config.references
+        size = CLIENTS * EACH + 100 + fedmia_fields(config).references
         confidences = rng.normal(size=(CLIENTS, size)) + rng.normal(0, 2, size) + rng.normal(0, 0.1, (CLIENTS, 1))
         found = found_of(config, noise, {"assignment": np.zeros(CLIENTS, int), "confidences": confidences}, seed=audit)
         named = {one.metric: one for one in found.measures if one.subject == "clients"}
