@@ -4,7 +4,7 @@ Everything is NumPy, so that the arrays lie in shared memory once and the traini
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,9 @@ class Source:
             examples with the given numbers [n]; until then, only the shape of its examples and the labels count. None:
             nothing of the preparation comes from examples, or all of it from all training examples.
         class_names: the classes, where the data name them, printable like the subjects; empty: they are numbers only.
+        columns: [inputs] the column of a table that each input of an example comes from, the same for all categories of one;
+            empty: they are numbers only.
+        persons: [n train + n test] whom each example is about, where these are others than the ``subjects``.
     """
 
     name: str
@@ -118,9 +121,11 @@ class Source:
     group_names: tuple[str, ...] = ()
     fit: "Callable[[Ints], Source] | None" = None
     class_names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    persons: Ints | None = None
 
     def __post_init__(self) -> None:
-        for field_ in ("subject_names", "group_names", "class_names"):
+        for field_ in ("subject_names", "group_names", "class_names", "columns"):
             object.__setattr__(self, field_, tuple(map(printable, getattr(self, field_))))
 
     def __len__(self) -> int:
@@ -206,6 +211,8 @@ class Federation:
             that more than training tells them from the clients' examples.
         client_names: [clients] names of the clients, where the data say them, such as hospitals; empty: numbers only.
         unused: the number of training examples of the data set that serve no purpose here.
+        columns: [inputs] the column of a table that each input of an example comes from; empty: numbers only.
+        persons: whom each example of ``train``, ``nonmembers`` and ``shadow`` is about, by these names; empty: nobody says.
     """
 
     name: str
@@ -227,6 +234,8 @@ class Federation:
     strangers: bool = False
     client_names: tuple[str, ...] = ()
     unused: int = 0
+    columns: tuple[str, ...] = ()
+    persons: Mapping[str, Ints] = field(default_factory=dict)
 
     @property
     def clients(self) -> int:

@@ -81,6 +81,12 @@ class Roles:
         theirs = source.subjects[np.concatenate(self.clients)]
         return not np.isin(source.subjects[nobody], theirs).all()
 
+    def persons(self, source: Source) -> dict[str, Ints]:
+        """Return whom each example is about, as `Federation` has it."""
+        about = source.subjects if source.persons is None else source.persons
+        parts = {"train": np.concatenate(self.clients), "nonmembers": self.nonmembers, "shadow": self.shadow}
+        return {} if about is None else {name: about[rows] for name, rows in parts.items()}
+
     def federation(
         self,
         source: Source,
@@ -134,6 +140,8 @@ class Roles:
             strangers=self.strangers(source),
             client_names=client_names,
             unused=self.unused(source),
+            columns=source.columns,
+            persons=self.persons(source),
         )
 
 

@@ -16,13 +16,17 @@ CLUSTERING = "Clustering"
 SOURCE = "Source inference"
 CLIENT = "Client inference"
 CHOICE = "Choice of a model"
+ATTRIBUTE = "Attribute inference"
 NOISE = "Noise and its account"
 CURVATURE = "Curvature"
 AGGREGATION = "Aggregation"
 FAIRNESS = "Group fairness"
 TIME = "Time"
 # The order of the families in every table. Families with other names come after these.
-FAMILIES = (ACCURACY, MEMBERSHIP, CLUSTERING, SOURCE, CLIENT, CHOICE, NOISE, CURVATURE, AGGREGATION, FAIRNESS, TIME)
+FAMILIES = (
+    *(ACCURACY, MEMBERSHIP, CLUSTERING, SOURCE, CLIENT, CHOICE, ATTRIBUTE),
+    *(NOISE, CURVATURE, AGGREGATION, FAIRNESS, TIME),
+)
 
 # What a sweep is about: groups of clients, source inference, protection by noise or against client inference, or none of it.
 Kind: TypeAlias = Literal["groups", "sources", "protected", "plain"]

@@ -175,6 +175,17 @@ def tpr_at_fpr(scores: Doubles, member: Bools, limit: float) -> float:
     return float(tpr[fpr <= limit].max())
 
 
+def refused(scores: Doubles, weights: Doubles, limit: float) -> float:
+    """Return the score of the first non-member too many: a share ``limit`` of their ``weights`` [n] at most scores more.
+
+    >>> refused(np.array([4.0, 3.0, 2.0, 1.0]), np.ones(4), 0.25)
+    3.0
+    """
+    order = np.argsort(-scores, kind="stable")
+    passed = np.cumsum(weights[order]) / weights.sum()
+    return float(scores[order][np.argmax(passed > limit + 1e-9)])
+
+
 def tpr_by_chance(nonmembers: int, limit: float) -> float:
     """Return the expected `tpr_at_fpr` of different scores that do not depend on membership; NaN if n is 0.
 

@@ -88,7 +88,7 @@ class Division:
     Attributes:
         y: [n] classes from 0.
         class_names: the classes, in the order of their numbers.
-        owners: the client and the groups of each example, as `Source` has them; empty: unknown.
+        owners: the client, the groups and the person of each example, as `Source` has them; empty: unknown.
         test: [n] which examples are the test part.
     """
 
@@ -147,7 +147,7 @@ def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping
             f"data.path: the class of row {row + 1} has {(y == without[0]).sum()} examples, none of them in the training "
             "part; leave the class out, or get more of it"
         )
-    return Division(y, class_names, owner, test)
+    return Division(y, class_names, owner if about is None else {**owner, "persons": about}, test)
 
 
 def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints, tuple[str, ...]]:
@@ -260,8 +260,8 @@ def build(name: str, x: NDArray[Any], division: Division, statistics: str = "non
     """
     test, owners = division.test, dict(division.owners)
     train, held_out = (Examples(x[rows], division.y[rows]) for rows in (~test, test))
-    if owners:
-        owners["subjects"] = np.concatenate([owners["subjects"][~test], owners["subjects"][test]])
+    for key in {"subjects", "persons"} & owners.keys():
+        owners[key] = np.concatenate([owners[key][~test], owners[key][test]])
     classes = division.class_names
     source = Source(name, len(classes), train, held_out, class_names=classes, **owners)
     if statistics == "none":

@@ -189,7 +189,8 @@ def to_source(
         """Return the source as statistics of the training examples with the numbers ``shadow`` prepare it."""
         reference = np.zeros(len(train), np.bool_)
         reference[np.flatnonzero(train)[shadow]] = True
-        return own.build(name, encode(config, features, kinds, reference), division)
+        x, columns = encode(config, features, kinds, reference)
+        return replace(own.build(name, x, division), columns=columns)
 
     source = prepared(slice(None))
     return source if config.statistics == "all_clients" else replace(source, fit=prepared)
@@ -262,8 +263,10 @@ def number_texts(column: pd.Series[Any]) -> pd.Series[bool]:
     return numbers & bool((~numbers & column.notna()).any())
 
 
-def encode(config: Config, features: pd.DataFrame, kinds: dict[str, str], reference: Mask) -> Floats:
-    """Return the features as numbers, float32 [n, features].
+def encode(
+    config: Config, features: pd.DataFrame, kinds: dict[str, str], reference: Mask
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return the features as numbers, float32 [n, features], and the column that each comes from.
 
     Args:
         config: the component's fields.
@@ -275,16 +278,17 @@ def encode(config: Config, features: pd.DataFrame, kinds: dict[str, str], refere
     Raises:
         DataError: a value is beyond float32, or no feature is left.
     """
-    encoded: list[Floats] = []
+    encoded, columns = list[Floats](), list[str]()
     for name, kind in kinds.items():
         if kind != TEXT:
             encoded.append(_numbers(config, features[name], kind, reference))
         elif len(values := features[name][reference].dropna()):
             texts = features[name].fillna(values.mode()[0])
             encoded += [(texts == level).to_numpy(np.float32) for level in own.ordered(values)]
+        columns += [name] * (len(encoded) - len(columns))
     if not encoded:
         raise DataError("data.shadow_size: no feature has a value among the server's examples; raise it")
-    return np.stack(encoded, axis=1)
+    return np.stack(encoded, axis=1), tuple(columns)
 
 
 def _numbers(config: Config, column: pd.Series[Any], kind: str, reference: Mask) -> Floats:

@@ -37,6 +37,7 @@ from orchestrator.conformance.example_runs import (
     finished,
     inline_trial,
     outputs,
+    suited,
 )
 from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
 from orchestrator.results.provenance import data_hash
@@ -55,9 +56,10 @@ SUBJECTS = 8  # people in the data for splits by person
 def run_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield what is wrong with two rounds in which the component takes part, twice: the bytes, the metrics and the values."""
     run = described(slot, name)
+    data = suited(run) if slot.key == "attacks" else digits()
     with TemporaryDirectory(prefix="fedpriv-") as folder:
-        first = outputs(finished(inline_trial(run, Path(folder) / "first", digits())))
-        trial = inline_trial(run, Path(folder) / "again", digits())
+        first = outputs(finished(inline_trial(run, Path(folder) / "first", data)))
+        trial = inline_trial(run, Path(folder) / "again", data)
         start = [model.params.copy() for model in trial.state.models]
         again = outputs(finished(trial))
         differing = sorted(part for part in first.keys() | again.keys() if first.get(part) != again.get(part))

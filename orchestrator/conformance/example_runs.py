@@ -6,9 +6,12 @@ The same loop, jobs and audits as in a sweep, one after another and without Ray:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
 
 import datasets
 from algorithms.interfaces import Run
@@ -28,6 +31,8 @@ from orchestrator.trial.worker_session import _sessions, prepare_session
 # Makes an attack cheap, where it has such fields.
 SMALL = {"every": 1, "shadows": 1, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
 DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
+TABLE = {"name": "purchase_like", "clients": 6, "examples": 400, "features": 12, "classes": 4, "shadow_size": 60}
+TABLE |= {"split": "dirichlet"}
 CLOCKS = ("seconds",)  # columns that no two runs have in common
 
 
@@ -72,8 +77,29 @@ def chosen(run: Run, slot: Slot) -> Component[Any, Any]:
 @cache
 def digits() -> Federation:
     """Return the federation of the short run; its arrays cannot be changed, as in the workers of a sweep."""
-    run = resolve(described())
+    return _built(described()["data"])
+
+
+@cache
+def table() -> Federation:
+    """Return a small table in place of the digits."""
+    return _built(TABLE)
+
+
+def suited(run: dict[str, Any]) -> Federation:
+    """Return the digits or, where they lack what an attack of ``run`` asks for, the table."""
+    unfit = any(attack.module.data_problems(attack.config, digits()) for attack in resolve(run).attacks)
+    return table() if unfit else digits()
+
+
+def _built(section: dict[str, Any]) -> Federation:
+    """Return a federation; half of what is held back is about people who are trained on, four examples of each."""
+    run = resolve(described() | {"data": section})
     data = datasets.build_federation(run.data, run.split, Path(), lambda purpose: stream(0, purpose))
+    trained, held = np.arange(len(data.train)), np.arange(len(data.nonmembers))
+    people = len(trained) // 4
+    persons = {"train": trained % people, "nonmembers": held % (2 * people)}
+    data = replace(data, persons=persons | {"shadow": np.full(len(data.shadow), 2 * people)})
     for part in (data.train, data.test, data.nonmembers, data.shadow):
         part.x.setflags(write=False)
         part.y.setflags(write=False)

@@ -50,6 +50,23 @@ def test_a_shared_test_set_gives_the_sizes_asked_for(config, train, test):
     assert set(roles.test_owner) | set(roles.nonmember_owner) == {NOBODY}
 
 
+def test_a_federation_says_whom_its_examples_are_about_and_what_its_inputs_are():
+    """Every example holds its own number, and is about the person with its number by ten."""
+    x = np.arange(100, dtype=np.float32)[:, None]
+    parts = {
+        name: Examples(x[rows], np.zeros(50, np.int64))
+        for name, rows in (("train", slice(50)), ("test", slice(50, 100)))
+    }
+    for fields in ({"persons": np.arange(100) // 10}, {"subjects": np.arange(100) // 10}):
+        whole = Source("toy", 2, **parts, columns=("n",), **fields)
+        data = assign(SharedTestConfig(clients=2, shadow_size=9), whole, rng()).federation(whole)
+        for name, about in data.persons.items():
+            assert (getattr(data, name).x[:, 0] // 10 == about).all() and len(about)
+        assert {*data.persons} == {"train", "nonmembers", "shadow"} and data.columns == ("n",)
+    silent = Source("toy", 2, **parts)
+    assert assign(SharedTestConfig(clients=2, shadow_size=9), silent, rng()).federation(silent).persons == {}
+
+
 def test_held_out_examples_of_the_paper():
     config = HeldOutConfig(clients=100, held_out=0.1)
     roles = assign(config, source(50_000, 10_000), rng())

@@ -56,6 +56,7 @@ def test_numbers_are_standardized_and_texts_are_encoded_by_the_training_part(tmp
     assert source.subject_names == ("a", "b")
     assert source.subjects is not None and source.subjects.tolist() == [1, 0, 1, 0, 1, 0]
     assert (source.name, source.classes) == ("t.csv", 2)
+    assert source.columns == ("age", "sex", "sex", "smokes") and source.persons is None
 
 
 def test_numbers_stay_as_they_are_where_they_are_not_standardized(tmp_path: Path) -> None:
@@ -157,6 +158,8 @@ def test_all_rows_of_a_subject_are_in_one_part(tmp_path: Path, client: str | Non
     train, test = ({int(n) // 3 for n in part.x[:, 0]} for part in (source.train, source.test))
     assert not train & test and len(train | test) == 60 and len(test) == 12
     assert source.train.x.shape[1] == 1  # the subject is no feature
+    patients = np.concatenate([source.train.x, source.test.x])[:, 0].astype(int) // 3
+    assert source.persons is not None and len({*zip(source.persons.tolist(), patients.tolist(), strict=True)}) == 60
     if client:
         assert source.subjects is not None and np.bincount(source.subjects[len(source.train) :]).tolist() == [18, 18]
     assert same(source, read(tmp_path, text, **fields))

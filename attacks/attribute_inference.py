@@ -1,0 +1,282 @@
+"""Attribute inference: what a model tells of a column of a table that the attacker does not know, beyond imputation.
+
+The attacker knows a row but for one column, and the row's label y. With every value s_i of the column it asks the model:
+
+    p_i        softmax of the model at the row with s_i        q_i = argmax p_i     c_i = max p_i
+    csmia      one q_i = y: that i; several: the largest c_i among them; none: the smallest c_i of all
+    yeom       argmax_i prior(s_i) 1[-ln p_i(y) < mean training loss]
+    bb         argmax_i p_i(y)
+    bb_ip      argmax_i p_i(y) imp(s_i | rest, y)
+    imputation argmax_i imp(s_i | rest, y), no model is asked: a random forest fitted on held-back rows of the server's
+
+    leak = (accuracy on members - on non-members) of an attack - the same of imputation          0 by chance
+    MCC  = correlation of guessed and true values of members (Gorodkin 2004)                     0 if nothing is known
+
+What a model that generalizes tells of the column, it tells of anybody's row; only the leak is about who was trained on. A
+model that answers every row alike leaks nothing, and one that stores the table leaks 1 - accuracy of imputation.
+
+Values equally good by the model are decided by imputation, so that an attack that learns nothing is imputation, and not
+the first value. 95 % intervals: Wilson's of an accuracy; of the leak normal, with the variance of paired hits to which one
+of either kind is added (Bonett and Price 2012); of the MCC by a bootstrap of members. The model is taken as it is.
+
+Sources: csmia, Mehnaz et al. (2022); yeom, Yeom et al. (2018), adversary 4; bb, bb_ip and the comparison with imputation,
+Jayaraman and Evans (2022).
+
+Differences from the papers: priors and the forest never see the attacked rows; the forest knows y, as the attacks do; yeom
+decides by imputation where no value passes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from algorithms.core.messages import Doubles, Ints
+from algorithms.core.metric import ATTRIBUTE, Column, Metric, Risk
+from algorithms.interfaces import Problems
+from attacks._queries import NONE, draw_queries, untransformed
+from attacks.interfaces import AttackedModel, Audit, Measure
+from attacks.metrics import membership
+from attacks.metrics.disparity import Z95, wilson
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools
+from datasets.components import Config as SlotConfig
+from datasets.federation import DataError, Examples, Federation, excerpt, joined
+
+Guess = Literal["csmia", "yeom", "bb", "bb_ip"]
+
+KINDS = ("models",)
+LABEL = "attribute inference"
+ASKS = "what is the unknown column of this row?"
+PAPERS = {"CSMIA": "https://arxiv.org/abs/2012.03404", "imputation": "https://arxiv.org/abs/2209.01292"}
+
+FEWEST = 20  # rows that imputation is fitted on
+MOST_VALUES = 40  # of the column; the model is asked once for each
+SIZES = (50, 500, 5000)  # rows with which imputation is fitted besides, to see what more of them would give
+MOST = 10_000  # rows that it is fitted on
+TREES, RESAMPLES = 100, 200
+NAME = "attribute_inference"  # the subject of the headline's measures
+
+METRICS = (
+    Metric(
+        "attribute_leak",
+        ATTRIBUTE,
+        "attribute of members, beyond imputation",
+        "lower",
+        live=3,
+        table=Column(2, "attribute\nleak"),
+        chance=0.0,
+        risk=Risk("Models tell an unknown column of their training rows, beyond imputation, with a gain of", 55),
+        reading="attribute leak: accuracy on members less on non-members, and less the same of imputation",
+    ),
+    Metric("attribute_accuracy", ATTRIBUTE, "accuracy on members", "lower", chance="attribute_imputation"),
+    Metric("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),
+    Metric("attribute_majority", ATTRIBUTE, "accuracy of the most frequent value"),
+    Metric("attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance=0.0),
+)
+
+
+class Config(SlotConfig):
+    """Fields of attribute inference."""
+
+    every: int = Field(5, ge=1, description="rounds from one attack to the next")
+    attribute: str = Field(
+        "auto", description="the column: its name or, as a text, number; auto: the first that can be"
+    )
+    headline: Guess = Field("bb_ip", description="the attack that the columns attribute_* are about")
+    queries: int = Field(
+        500, ge=FEWEST_NONMEMBERS, description="attacked members of each model, and as many non-members, at most"
+    )
+
+
+def flat(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return examples [n, ...] as rows [n, inputs]."""
+    return x.reshape(len(x), int(np.prod(x.shape[1:])))
+
+
+def background(data: Federation) -> tuple[Examples, Ints]:
+    """Return the held-back rows that imputation is fitted on, and the numbers of the non-members that are among them.
+
+    They are the server's shadow set or, if it is too small, every other non-member.
+    """
+    aside = NONE if len(data.shadow) >= FEWEST else np.arange(0, len(data.nonmembers), 2)
+    stored = data.nonmembers[aside] if len(aside) else data.shadow
+    return Examples(data.prepare(stored.x, untransformed(data, len(stored))), stored.y), aside
+
+
+def unfit(number: Ints, y: Ints) -> str:
+    """Return why a column cannot be attacked whose values have these numbers [n] in rows with labels [n]; empty if it can.
+
+    >>> unfit(np.array([1, 0, 0]), np.array([5, 3, 3]))
+    'follows from the label'
+    """
+    count = int(number.max()) + 1
+    if count < 2:
+        return "is constant"
+    if count > MOST_VALUES:
+        return f"has {count} values; at most {MOST_VALUES} are tried"
+    return "follows from the label" if len(np.unique(number + count * y)) == len(np.unique(y)) else ""
+
+
+def attacked(config: Config, data: Federation) -> tuple[Ints, NDArray[np.float32]]:
+    """Return the places of the attacked column among the inputs, and its values [m, inputs], encoded as in the data.
+
+    Raises DataError if the column cannot be attacked or, for ``auto``, none can.
+    """
+    stored = joined([data.shadow, data.nonmembers])
+    x = np.concatenate([flat(data.train.x), flat(data.prepare(stored.x, untransformed(data, len(stored))))])
+    of_inputs = np.array(data.columns or [str(place) for place in range(x.shape[1])])
+    y, wanted, columns = (
+        np.concatenate([data.train.y, stored.y]),
+        config.attribute,
+        list(dict.fromkeys(of_inputs.tolist())),
+    )
+    if wanted not in (*columns, "auto"):
+        raise DataError(f"{data.name} has no input column {wanted!r}; it has {excerpt(columns, 12)}")
+    for column in columns if wanted == "auto" else [wanted]:
+        places = np.flatnonzero(of_inputs == column)
+        values, number = np.unique(x[:, places], axis=0, return_inverse=True)
+        if not (why := unfit(number.ravel(), y)):
+            return places, values
+    unable = "no column can be attacked; the last one" if wanted == "auto" else "name another column; this one"
+    raise DataError(f"of {data.name} {unable} {why}")
+
+
+def data_problems(config: Config, data: Federation) -> Problems:
+    """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
+    if data.prepare.transform != "none":
+        return [("", f"attribute_inference attacks rows of a table; those of {data.name} are transformed")]
+    known, aside = background(data)
+    if len(known) < FEWEST or len(data.nonmembers) - len(aside) < FEWEST_NONMEMBERS:
+        least = f"imputes from {FEWEST} rows of the shadow set and compares with {FEWEST_NONMEMBERS} non-members"
+        return [("", f"attribute_inference {least}; {data.name} has {len(data.shadow)} and {len(data.nonmembers)}")]
+    try:
+        attacked(config, data)
+    except DataError as error:
+        return [("attribute", str(error))]
+    return []
+
+
+def audit(config: Config, model: AttackedModel) -> Audit:
+    """Attack one model. Raises DataError with what `data_problems` lists, and without non-members of its clients."""
+    data, network = model.cluster.data, model.network
+    for _, sentence in data_problems(config, data):
+        raise DataError(sentence)
+    asking, fitting, resampling = model.rng.spawn(3)
+    (places, candidates), (known, aside) = attacked(config, data), background(data)
+    asked = draw_queries(config.queries, data, model.cluster.clients, asking, aside=aside)
+    rows, member, m = np.concatenate([flat(asked.inside.x), flat(asked.outside.x)]), asked.member, len(candidates)
+    if member.all():
+        raise DataError(f"{data.name} holds no rows back from clients of model {model.cluster.number}")
+    truth, seen = ((x[:, None, places] == candidates).all(axis=2).argmax(axis=1) for x in (rows, flat(known.x)))
+    network.load(model.weights)
+    logits, tried = [], rows.copy()
+    for candidate in candidates:
+        tried[:, places] = candidate
+        logits.append(network.logits(tried.reshape(-1, *data.shape)))
+    losses = membership.losses(network.logits(asked.inside.x), asked.inside.y)
+    one_hot = np.eye(data.classes)
+    features = np.hstack([np.delete(rows, places, axis=1), one_hot[asked.labels]])
+    of_known = np.hstack([np.delete(flat(known.x), places, axis=1), one_hot[known.y]])
+    imputed, measures = np.empty(0), list[Measure]()
+    order = fitting.permutation(len(known))[:MOST]
+    for size in (*(size for size in SIZES if size < len(order)), len(order)):
+        imputed = imputation(of_known[order[:size]], seen[order[:size]], features, m, fitting)
+        right = (imputed.argmax(axis=1) == truth)[member]
+        measures.append(accuracy(f"{NAME}, imputation", f"accuracy_of_{size}", right))
+    prior = (np.bincount(seen, minlength=m) + 1) / (len(seen) + m)
+    answers = guesses(np.stack(logits, axis=1), asked.labels, imputed, prior, float(losses.mean()))
+    base, majority = answers.pop("imputation") == truth, float((truth[member] == prior.argmax()).mean())
+    chance = float(base[member].mean())
+    metrics = {"attribute_imputation": chance, "attribute_majority": majority}
+    measures.append(accuracy(f"{NAME}, imputation", "accuracy", base[member], majority))
+    for name, answer in answers.items():
+        hit, subject = answer == truth, NAME if name == config.headline else f"{NAME}, {name}"
+        found = [
+            leaked(subject, hit, base, member),
+            accuracy(subject, "accuracy", hit[member], chance),
+            correlation(subject, truth[member], answer[member], m, resampling),
+        ]
+        measures += [*found, accuracy(subject, "accuracy_of_nonmembers", hit[~member])]
+        metrics |= {f"attribute_{one.metric}": one.value for one in found if name == config.headline}
+    return Audit(None, tuple(measures), metrics=metrics)
+
+
+def imputation(known: Doubles, values_of: Ints, rows: Doubles, m: int, rng: np.random.Generator) -> Doubles:
+    """Return the probability of each of the m values in each of the ``rows``, [n, m]; one vote is spread over all values."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    forest = RandomForestClassifier(TREES, random_state=int(rng.integers(2**31)), n_jobs=1).fit(known, values_of)
+    votes = np.full((len(rows), m), 1 / m)
+    votes[:, forest.classes_] += TREES * forest.predict_proba(rows)
+    return votes / (TREES + 1)
+
+
+def guesses(
+    logits: NDArray[np.float32], y: Ints, imputed: Doubles, prior: Doubles, mean_loss: float
+) -> dict[str, Ints]:
+    """Return the guessed value [n] of every attack, from logits [n, m, classes] with each value and labels [n].
+
+    ``imputed`` [n, m] and ``prior`` [m] are probabilities, ``mean_loss`` is in nats.
+    """
+    n, m, classes = logits.shape
+    answered, labels = logits.reshape(-1, classes), np.repeat(y, m)
+    predicted = answered.argmax(axis=1)
+    confidence = membership.confidences(answered, predicted).reshape(n, m)
+    loss, right = membership.losses(answered, labels).reshape(n, m), (predicted == labels).reshape(n, m)
+    by_case = np.where(right.any(axis=1, keepdims=True), np.where(right, confidence, -np.inf), -confidence)
+    scores = {
+        "csmia": by_case,
+        "yeom": prior * (loss < mean_loss),
+        "bb": -loss,
+        "bb_ip": np.log(imputed) - loss,
+        "imputation": imputed,
+    }
+    return {name: _best(score, imputed) for name, score in scores.items()}
+
+
+def _best(score: Doubles, imputed: Doubles) -> Ints:
+    """Return the value with the highest score [n, m], of equal ones the most probable, [n]."""
+    score = np.nan_to_num(score, nan=-np.inf)
+    best: Ints = np.where(score == score.max(axis=1, keepdims=True), imputed, -1).argmax(axis=1)
+    return best
+
+
+def accuracy(subject: str, metric: str, hit: Bools, chance: float = NAN) -> Measure:
+    """Return the share of hits [n] with Wilson's interval."""
+    return Measure(subject, metric, float(hit.mean()), *map(float, wilson(hit.sum(), len(hit))), chance)
+
+
+def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools) -> Measure:
+    """Return by how much an attack's hits [n] exceed those of imputation [n] more on members than on others."""
+    value, variance = 0.0, 0.0
+    for sign, side in ((1, member), (-1, ~member)):
+        n = int(side.sum())
+        gained, lost = (float((one & ~other)[side].sum()) for one, other in ((hit, imputed), (imputed, hit)))
+        value += sign * (gained - lost) / n
+        p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+        variance += (p + q - (p - q) ** 2) / (n + 2)
+    reach = Z95 * variance**0.5
+    return Measure(subject, "leak", value, value - reach, value + reach, 0.0)
+
+
+def correlation(subject: str, truth: Ints, guess: Ints, m: int, rng: np.random.Generator) -> Measure:
+    """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation of a bootstrap."""
+    n, value = len(truth), mcc(truth, guess, m)
+    draws = [mcc(truth[rows], guess[rows], m) for rows in rng.integers(0, n, (RESAMPLES, n))]
+    reach = Z95 * float(np.std(draws))
+    return Measure(subject, "mcc", value, value - reach, value + reach, 0.0)
+
+
+def mcc(truth: Ints, guess: Ints, m: int) -> float:
+    """Return Matthews' correlation of numbers below m, [n] each, for several values; 0 if either side is constant.
+
+    >>> round(mcc(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2), 4)
+    0.5774
+    """
+    both = np.bincount(truth * m + guess, minlength=m * m).reshape(m, m).astype(np.float64)
+    true, guessed, n = both.sum(axis=1), both.sum(axis=0), both.sum()
+    spread = (n**2 - true @ true) * (n**2 - guessed @ guessed)
+    return float((np.trace(both) * n - true @ guessed) / np.sqrt(spread)) if spread else 0.0

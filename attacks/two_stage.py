@@ -1,0 +1,238 @@
+"""Membership, then source inference: which examples did anybody train on, and whose are those?
+
+    flag     s(x) = max_k M_k(x) over the clients k of a round, M FedMIA's standing or -CE(theta_k; x, y)
+             x is flagged if s(x) is above the threshold that a share a of the non-members passes
+    trace    argmin_k CE(theta_k; x, y), source inference, of what is flagged; a flagged non-member has no source
+
+    TPR          share of the members that are flagged                             by chance a' = (floor(a m) + 1) / (m + 1)
+    SIA|flagged  share of the flagged members that are traced to their owner       1 / clients
+    traced       share of the members that are flagged and traced: the product     a' / clients
+    apart        TPR * share of all members that are traced: the control, what is traced if the two are independent
+    precision    P traced / (P TPR + (1 - P) a'), the share of right names among all that are named where a share P of what
+                 is asked about was trained on; P = 0.5, 0.1, 0.01                 P / clients
+
+a' is the expected false positive rate of a threshold that was found on m non-members; of weighted ones m is how many
+equal ones they are worth (Kish 1965). Members and non-members are FedMIA's, and non-members count as if they had the
+members' labels (`metrics.client_auc`). The owner of an example is not known to the attacker, so that s is the largest
+over all clients, and not the owner's.
+
+95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of members and
+non-members (Korn and Graubard 1998), the threshold being found anew in every resample. The models are taken as they are.
+
+Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes membership for known.
+
+Differences from the papers: FedMIA's scores are those of one round, since rounds are attacked one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from algorithms.core.messages import Doubles
+from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
+from attacks import fedmia
+from attacks._queries import Queries, outsiders, queries_of
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, means_over_rounds
+from attacks.metrics import client_auc, membership, out_worlds
+from attacks.metrics.disparity import wilson
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools
+from attacks.sia import guesses
+from datasets.components import Config as SlotConfig
+from datasets.federation import Federation, Ints
+
+KINDS = ("updates",)
+SEES: Literal["updates"] = "updates"
+LABEL = "two-stage attack"
+ASKS = "was this example trained on, and by whom?"
+PAPERS = {"FedMIA": "https://arxiv.org/abs/2402.06289"}
+
+PRIORS = {"50": 0.5, "10": 0.1, "1": 0.01}  # shares of members among what is asked about, by percent
+RESAMPLES = 200  # of which only the variance is used
+PLACE = 3  # of the stream; the other attacks on updates have places of two numbers
+
+
+METRICS = (
+    Metric(
+        "two_stage_traced",
+        SOURCE,
+        "flagged and traced to the owner",
+        "lower",
+        table=Column(3, "flagged,\ntraced"),
+        chance="two_stage_traced_null",
+        risk=Risk("Training examples are first told from others and then traced to their owner with a rate of", 45),
+        clients=PerClient("Training examples of each client that are flagged and traced to it"),
+        ends=True,
+        reading="flagged, traced: share of the members found among non-members and traced to their owner",
+    ),
+    Metric("two_stage_apart", SOURCE, "the same if stages were independent", None),
+    *(
+        Metric(f"two_stage_{name}", SOURCE, label, "lower", chance=f"two_stage_{name}_null")
+        for name, label in (
+            ("tpr", "members flagged"),
+            ("sia", "SIA of flagged members"),
+            *((f"precision_{percent}", f"right names where {percent} % are members") for percent in PRIORS),
+        )
+    ),
+)
+
+
+class Config(SlotConfig):
+    """Fields of the two-stage attack."""
+
+    every: int = Field(1, ge=1, description="rounds from one attack to the next")
+    # At one in twenty, a hundred non-members leave the threshold's rate between 2 and 11 %.
+    fpr: float = Field(0.05, gt=0, lt=1, description="share of the non-members that may be flagged")
+    score: Literal["fedmia", "loss"] = Field(
+        "fedmia",
+        description="what examples are flagged by: FedMIA's standing among the other clients, or the lowest loss",
+    )
+    targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
+    compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
+    center: Literal["label", "none"] = Field("label", description="what confidences are less of, as in fedmia")
+
+
+def fedmia_fields(config: Config) -> fedmia.Config:
+    """Return the fields of FedMIA that measures what this attack needs."""
+    return fedmia.Config(targets=config.targets, compared=config.compared, center=config.center)
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse a run in which a client has too few others to be compared with."""
+    return fedmia.problems(fedmia_fields(config), run)
+
+
+def data_problems(config: Config, data: Federation) -> Problems:
+    """List what FedMIA lacks in the data, and a false positive rate that so few non-members cannot show."""
+    found = fedmia.data_problems(fields := fedmia_fields(config), data)
+    if found or (count := outsiders(fields, data)) * config.fpr >= 1 - 1e-9:
+        return found
+    sentence = f"two_stage needs {int(np.ceil(1 / config.fpr - 1e-9))} non-members for a rate of {config.fpr:g}"
+    return [("fpr", f"{sentence}; {data.name} and compared leave {count}: raise fpr, compared, or hold more out")]
+
+
+def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[np.generic]]:
+    """Measure a block's c updates on all examples, as `fedmia.observe` does: ``assignment``, ``confidences``."""
+    return fedmia.observe(fedmia_fields(config), seen)
+
+
+def conclude(config: Config, seen: SeenRound) -> Exposure:
+    """Attack one round: the members of the clients that took part, among whom they are also traced.
+
+    A round with fewer than three clients does not count, and nothing is measured if members and non-members have no label in
+    common, or a score is NaN.
+    """
+    queries, clients = queries_of(fedmia_fields(config), seen.data, seen.stream), seen.clients
+    traced = np.full(seen.data.clients, NAN)
+    empty = Exposure(dict.fromkeys(names_of(METRICS), NAN), {"two_stage_traced": traced})
+    if len(clients) < fedmia.FEWEST_CLIENTS:
+        return empty
+    n, (asked, place) = queries.members.shape[1], np.unique(queries.numbers[clients], return_inverse=True)
+    place = place.reshape(len(clients), -1)
+    scores, source = stages(config, seen.observed, queries, asked)
+    u, w = client_auc.weights(queries.labels[asked][place], n)
+    if np.isnan(scores).any() or not u.any():
+        return empty
+    inside, outside = place[:, :n], np.bincount(place[:, n:].ravel(), w.ravel(), len(asked))
+    right = source[inside] == np.arange(len(clients))[:, None]
+    sides = Sides(scores[inside], right, u, scores[outside > 0], outside[outside > 0])
+    false = expected_fpr(config.fpr, sides.w)
+    values, null = rates(config.fpr, false, sides), by_chance(false, len(clients))
+    ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
+    named = {f"two_stage_{name}": value for name, value in values.items()}
+    named |= {f"two_stage_{name}_null": value for name, value in null.items()}
+    named |= dict(zip(("two_stage_traced_low", "two_stage_traced_high"), ends["traced"], strict=True))
+    rows = [Measure("clients", name, value, *ends[name], null.get(name, NAN)) for name, value in values.items()]
+    found = right & (sides.members > sides.threshold(config.fpr))
+    traced[clients] = np.where(u.any(axis=1), (u * found).sum(axis=1), NAN)
+    bounds = wilson(traced * n, n)
+    for client in clients.tolist():
+        low, high = (float(end[client]) for end in bounds)
+        rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, null["traced"]))
+    return Exposure(named, {"two_stage_traced": traced}, tuple(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Scores and weights of the members [c, n] of c clients, whether they are traced, and scores of non-members [m]."""
+
+    members: Doubles
+    right: Bools
+    u: Doubles
+    others: Doubles
+    w: Doubles
+
+    def threshold(self, fpr: float) -> float:
+        """Return the score of the first non-member too many: what scores more is flagged."""
+        return membership.refused(self.others, self.w, fpr)
+
+
+def stages(config: Config, observed: dict[str, Any], queries: Queries, asked: Ints) -> tuple[Doubles, Ints]:
+    """Return what the examples numbered ``asked`` [r] are flagged by, and the client that each is traced to, [r] each.
+
+    ``observed`` is what `observe` returns, of all the clients that took part; a traced client is a position among them.
+    """
+    values = observed["confidences"].astype(np.float64)
+    source = guesses(-values[:, None, asked])[0]
+    if config.score == "loss":
+        return values[:, asked].max(axis=0), source
+    values = out_worlds.centered(values, queries.labels, queries.transforms, queries.reference_labels)[:, asked]
+    everything = np.tile(np.arange(len(asked)), (len(values), 1))
+    worlds = out_worlds.others(values, everything, observed["assignment"])
+    return out_worlds.standing(values, worlds, "student").max(axis=0), source
+
+
+def rates(fpr: float, false: float, sides: Sides) -> dict[str, float]:
+    """Return the measures of both stages, alone and together; ``false`` is the `expected_fpr`.
+
+    >>> members, right = np.array([[3.0, 1.0], [4.0, 5.0]]), np.array([[True, True], [False, True]])
+    >>> found = rates(0.5, 0.5, Sides(members, right, np.full((2, 2), 0.5), np.array([2.0, 0.0]), np.ones(2)))
+    >>> [round(found[name], 3) for name in ("tpr", "sia", "traced", "apart")]  # what scores more than 0 is flagged
+    [1.0, 0.75, 0.75, 0.75]
+    """
+    u = sides.u / sides.u.sum()
+    flagged = u * (sides.members > sides.threshold(fpr))
+    tpr, traced = float(flagged.sum()), float(flagged[sides.right].sum())
+    values = {"traced": traced, "apart": tpr * float(u[sides.right].sum()), "tpr": tpr}
+    values["sia"] = traced / tpr if tpr else NAN
+    for percent, prior in PRIORS.items():
+        values[f"precision_{percent}"] = prior * traced / (prior * tpr + (1 - prior) * false)
+    return values
+
+
+def by_chance(false: float, clients: int) -> dict[str, float]:
+    """Return the expected rates if members score like non-members and any of the clients is as good a guess."""
+    names = {f"precision_{percent}": prior / clients for percent, prior in PRIORS.items()}
+    return {"traced": false / clients, "tpr": false, "sia": 1 / clients} | names
+
+
+def expected_fpr(fpr: float, w: Doubles) -> float:
+    """Return the expected false positive rate of a threshold found on non-members with weights [m]."""
+    return membership.tpr_by_chance(int(w.sum() ** 2 / np.square(w).sum() + 1e-9), fpr)
+
+
+def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) -> dict[str, tuple[float, float]]:
+    """Return the 95 % interval of each of the `rates`."""
+    n, m, drawn = sides.u.size, len(sides.w), []
+    for _ in range(RESAMPLES):
+        copies = rng.multinomial(n, np.full(n, 1 / n)).reshape(sides.u.shape), rng.multinomial(m, np.full(m, 1 / m))
+        again = replace(sides, u=sides.u * copies[0], w=sides.w * copies[1])
+        if again.u.any() and again.w.any():
+            drawn.append(list(rates(fpr, false, again).values()))
+    ends = {}
+    for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
+        variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
+        worth = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else n
+        low, high = wilson(value * worth, worth)
+        ends[name] = float(low), float(high)
+    return ends
+
+
+def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the mean of every metric over the attacked rounds in which it is defined; None if there are none."""
+    return means_over_rounds(outcome, names_of(METRICS))
