@@ -30,10 +30,10 @@ printed with 28 % where bits leave 10 %. This attack gets the models in an order
 not know, whether the run's ``server_sees`` is ``updates`` or ``shuffled_models``; so beside ``sia`` it says on one run what
 the names are worth.
 
-Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are test examples
-of the client or with its transform, or else other examples held out from it, as many as there are. Where there are none, they are
-the server's own (or non-members of nobody), drawn with the mix of labels that the client trains on and transformed like its
-examples. Then the server knows this mix exactly, and small clients are matched by it even if their data are alike.
+Differences from the paper: equal accuracies are told apart by losses; ``one_to_one`` is ours. Shadow examples are test
+examples of the client or with its transform, or else other examples held out from it, as many as there are. Where there are
+none, they are the server's own (or non-members of nobody), drawn with the mix of labels that the client trains on, transformed
+like its examples. Then the server knows this mix exactly, and small clients are matched by it even if their data are alike.
 """
 
 from __future__ import annotations
