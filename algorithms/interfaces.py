@@ -71,7 +71,21 @@ class Outcome:
 
 
 class ComponentContract(BaseContract, Protocol):
-    """What a component of any slot may define."""
+    """What a component of any slot may define.
+
+    A defense says for the table of defenses what it is one against; three texts, or none of them.
+
+    Attributes:
+        AGAINST: whom it protects from, or which attack; empty: it is no defense.
+        GUARANTEE: what holds and under which assumption, or "none: " and what it does instead.
+        COST: what it takes, as the formula of its noise.
+        PAPERS: where it was published, names with their addresses.
+    """
+
+    AGAINST: ClassVar[str] = ""
+    GUARANTEE: ClassVar[str] = ""
+    COST: ClassVar[str] = ""
+    PAPERS: ClassVar[Mapping[str, str]] = {}
 
     @staticmethod
     def resolve(config: Any, run: Run) -> Any:

@@ -49,6 +49,10 @@ from datasets.components import inherited, read_when
 
 NEEDS, NOISY = "mean", True
 LABEL, COLOR, METRICS = "global-DP", 0, _server_noise.METRICS
+AGAINST = "whoever sees the models that are sent"
+GUARANTEE = "(epsilon, delta) of a client, under secret noise and a trusted server"
+COST = "noise of z C / n in every parameter, a round"
+PAPERS = {"McMahan 2018": "https://arxiv.org/abs/1710.06963"}
 MOST_NOISE = 1e6  # the largest noise multiplier
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"

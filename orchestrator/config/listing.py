@@ -9,11 +9,12 @@ checks. Where there is own code (``code`` at the top of the file), its component
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from algorithms.core.configs import CurvatureConfig
-from datasets.components import Config, components, presets, readable
+from attacks.interfaces import adversary, sees
+from datasets.components import Config, complete, components, presets, readable
 from datasets.outside import broken, offers, why_not
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
 from orchestrator.config.search_space import GRID, WORDS
@@ -198,6 +199,40 @@ def listing(name: str | None) -> str:
         parts = f"fedpriv list {' | '.join(PARTS)}   shows the fields that belong to no component"
         texts.append(f"fedpriv list NAME   shows the fields of a component\n{parts}")
     return "\n\n".join(texts)
+
+
+def attack_table() -> str:
+    """All attacks as a Markdown table, by what they ask: who makes them, and what ``server_sees`` must be at least."""
+    attacks = [(name, complete("attacks", name)) for name in components("attacks")]
+    rows = [
+        (f"`{name}`", it.ASKS, adversary(it), f"`{sees(it)}`", _papers(it))
+        for name, it in sorted(attacks, key=lambda pair: (pair[1].ASKS, pair[0]))
+    ]
+    return _table(("attack", "asks", "attacker", "`server_sees`, at least", "papers"), rows)
+
+
+def defense_table() -> str:
+    """All components that claim to defend as a Markdown table, first those with a guarantee."""
+    named = [(slot, name, complete(slot.folder, name)) for slot in SLOTS for name in components(slot.folder)]
+    rows = [
+        (f"`{slot.key}: {name}`", it.AGAINST, it.GUARANTEE, it.COST, _papers(it))
+        for slot, name, it in named
+        if getattr(it, "AGAINST", "")
+    ]
+    none_last = sorted(rows, key=lambda row: row[2].startswith("none"))
+    return _table(("defense", "against", "guarantee", "cost", "papers"), none_last)
+
+
+TABLES = {"attacks": attack_table, "defenses": defense_table}
+
+
+def _papers(component: Any) -> str:
+    return ", ".join(f"[{name}]({address})" for name, address in component.PAPERS.items())
+
+
+def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _lines(described: Mapping[str, Any]) -> list[str]:
