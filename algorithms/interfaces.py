@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from algorithms.auditing.canaries import CanaryPlan
-from algorithms.core.accounting import PrivacyEvent, Spending
+from algorithms.core.accounting import Account, PrivacyEvent, Spending
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
@@ -372,6 +372,11 @@ class PrivacyContract(ComponentContract, Protocol):
     @staticmethod
     def event(config: Any, received: ClientUpdates, run: Run) -> PrivacyEvent | None:
         """Return the privacy event of a round; None if no account is kept."""
+        return None
+
+    @staticmethod
+    def planned(config: Any, run: Run) -> Account | None:
+        """Return the account that a run will have, or one that bounds it; None if it states no epsilon of a client."""
         return None
 
     @staticmethod

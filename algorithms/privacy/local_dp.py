@@ -38,7 +38,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.core import accounting
-from algorithms.core.accounting import PrivacyEvent
+from algorithms.core.accounting import Account, PrivacyEvent
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.gram import lengths
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
@@ -53,7 +53,7 @@ AGAINST = "everybody, the server that sees every update included"
 GUARANTEE = "(epsilon, delta) of a client, under secret noise"
 COST = "noise of z sqrt(d / n) clips in the mean: epsilons of hundreds where nets learn"
 PAPERS = {"Gaussian mechanism, exact": "https://arxiv.org/abs/1805.06530"}
-MEASURED = {"epsilon", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}
+MEASURED = {"epsilon", "epsilon_search", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}
 METRICS = (
     *(metric for metric in _server_noise.METRICS if metric.name in MEASURED),
     Metric(
@@ -123,6 +123,13 @@ def event(config: Config, received: ClientUpdates, run: Run) -> PrivacyEvent:
 
 def _event(config: Config, clients: int = 1) -> PrivacyEvent:
     return PrivacyEvent(config.noise_multiplier / RELATIONS[config.neighboring][0], clients=clients)
+
+
+def planned(config: Config, run: Run) -> Account | None:
+    """Return the account of a client that sends in every round; None where no epsilon holds."""
+    if refusal(config, run):
+        return None
+    return Account((_event(config),) * run.rounds, RELATIONS[config.neighboring][1], config.delta)
 
 
 def epsilon_after(config: Config, rounds: int) -> float:

@@ -9,7 +9,7 @@ checks. Where there is own code (``code`` at the top of the file), its component
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from algorithms.core.configs import CurvatureConfig
@@ -201,38 +201,23 @@ def listing(name: str | None) -> str:
     return "\n\n".join(texts)
 
 
-def attack_table() -> str:
-    """All attacks as a Markdown table, by what they ask: who makes them, and what ``server_sees`` must be at least."""
-    attacks = [(name, complete("attacks", name)) for name in components("attacks")]
-    rows = [
-        (f"`{name}`", it.ASKS, adversary(it), f"`{sees(it)}`", _papers(it))
-        for name, it in sorted(attacks, key=lambda pair: (pair[1].ASKS, pair[0]))
-    ]
-    return _table(("attack", "asks", "attacker", "`server_sees`, at least", "papers"), rows)
+TABLES = {
+    "attacks": ("attack", "asks", "attacker", "`server_sees`, at least", "papers"),
+    "defenses": ("defense", "against", "guarantee", "cost", "papers"),
+}
 
 
-def defense_table() -> str:
-    """All components that claim to defend as a Markdown table, first those with a guarantee."""
-    named = [(slot, name, complete(slot.folder, name)) for slot in SLOTS for name in components(slot.folder)]
-    rows = [
-        (f"`{slot.key}: {name}`", it.AGAINST, it.GUARANTEE, it.COST, _papers(it))
-        for slot, name, it in named
-        if getattr(it, "AGAINST", "")
-    ]
-    none_last = sorted(rows, key=lambda row: row[2].startswith("none"))
-    return _table(("defense", "against", "guarantee", "cost", "papers"), none_last)
-
-
-TABLES = {"attacks": attack_table, "defenses": defense_table}
-
-
-def _papers(component: Any) -> str:
-    return ", ".join(f"[{name}]({address})" for name, address in component.PAPERS.items())
-
-
-def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [headings, ("---",) * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def table(which: str) -> str:
+    """The attacks by what they ask, or the defenses, those with a guarantee first, as Markdown; one of `TABLES`."""
+    rows = list[tuple[str, ...]]()
+    for slot, name, part in ((at, it, complete(at.folder, it)) for at in SLOTS for it in components(at.folder)):
+        papers = ", ".join(f"[{paper}]({address})" for paper, address in getattr(part, "PAPERS", {}).items())
+        if slot.many and which == "attacks":
+            rows.append((f"`{name}`", part.ASKS, adversary(part), f"`{sees(part)}`", papers))
+        elif which == "defenses" and getattr(part, "AGAINST", ""):
+            rows.append((f"`{slot.key}: {name}`", part.AGAINST, part.GUARANTEE, part.COST, papers))
+    rows.sort(key=lambda row: row[1] if which == "attacks" else str(row[2].startswith("none")))
+    return "\n".join(f"| {' | '.join(line)} |" for line in (TABLES[which], ("---",) * 5, *rows))
 
 
 def _lines(described: Mapping[str, Any]) -> list[str]:

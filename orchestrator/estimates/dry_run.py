@@ -16,7 +16,7 @@ from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.config.tune_section import unaccounted
+from orchestrator.config.tune_section import secret_and_public, unaccounted
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import parameters
 from orchestrator.report.context import sentences
@@ -90,9 +90,8 @@ def _tuned(sweep: Sweep, trials: list[TrialSpec]) -> list[str]:
     declared = [metric for slot in slots for metric in getattr(slot.module, "METRICS", ())]
     if not any(metric.protects for metric in declared):
         return sentences(sweep.tune.metrics, len(trials))
-    secret = all(trial.run.draws_noise and not trial.run.repeatable for trial in trials)
-    public = all(getattr(trial.run.data.config, "VALIDATION", "") == "validation_size" for trial in trials)
-    return sentences(sweep.tune.metrics, len(trials), unaccounted(sweep.tune, secret, public))
+    unmet = unaccounted(sweep.tune, *secret_and_public([trial.run for trial in trials]))
+    return sentences(sweep.tune.metrics, len(trials), unmet, sweep.tune.draws)
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:

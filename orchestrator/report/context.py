@@ -8,6 +8,7 @@ from string import Formatter
 from typing import Any
 
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric
+from algorithms.core.private_search import Draws
 from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.config.document import contents, read
@@ -272,12 +273,8 @@ def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[s
     section, _ = parse_tune(tree["tune"])
     secret = all(SECRET_NOISE in text(trial.get("notes")) for trial in trials)
     public = "validation_size" in text(lookup(tree, "base.data"))
-    return sentences(names, len(trials), unaccounted(section or Tune(), secret, public) if stated else ())
-
-
-def selection_metrics(folder: Path) -> Sequence[str]:
-    """The metrics that the section ``tune`` of ``folder``/sweep.yaml compares, overrides included; none without a search."""
-    return _compared(_sweep(folder))
+    section = section or Tune()
+    return sentences(names, len(trials), unaccounted(section, secret, public) if stated else (), section.draws)
 
 
 def _sweep(folder: Path) -> dict[str, Any]:
@@ -293,19 +290,24 @@ def _sweep(folder: Path) -> dict[str, Any]:
 
 def _compared(tree: Mapping[str, Any]) -> Sequence[str]:
     tune = tree.get("tune")
-    if not isinstance(tune, dict) or not any(tune.get(kind) for kind in KINDS):
+    if not isinstance(tune, dict) or not any(tune.get(kind) for kind in (*KINDS, "draws")):
         return ()
     compared = tune.get("metric") or Tune.model_fields["metric"].get_default()
     return compared if isinstance(compared, list) else [str(compared)]
 
 
-def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = ()) -> list[str]:
+def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = (), draws: Draws | None = None) -> list[str]:
     """The lines for a search over ``trials`` trials by the metrics ``names``; ``unmet``: why no epsilon includes it.
+
+    Of ``draws`` their law is told, and not the number of trials.
 
     >>> sentences(["validation_accuracy"], 12)
     ['tuned: hyperparameters chosen on validation accuracy over 12 trials']
     """
-    over, label = f"over {trials} trial{'s' if trials != 1 else ''}", " and ".join(metric(name).label for name in names)
+    over, label = (
+        f"over {draws or f'{trials} trial' + 's' * (trials != 1)}",
+        " and ".join(metric(name).label for name in names),
+    )
     reported = [name for name in names if not name.startswith((VALIDATION, *TRAINING))]
     if not reported:
         chosen = f"on {label} {over}"

@@ -26,7 +26,7 @@ def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
     import json
 
-    from orchestrator.config.listing import TABLES, as_data, listing, sweep_schema
+    from orchestrator.config.listing import TABLES, as_data, listing, sweep_schema, table
     from orchestrator.config.own_code import install_named
 
     install_named(options.code)
@@ -38,7 +38,7 @@ def execute(options: argparse.Namespace) -> int:
 
         print(page())
     elif options.name in TABLES:
-        print(TABLES[options.name]())
+        print(table(options.name))
     else:
         print(listing(options.name))
     return FINISHED

@@ -15,7 +15,6 @@ from orchestrator.config.tune_section import Tune, unaccounted
 from orchestrator.report.context import (
     guarantee_lines,
     refuted,
-    selection_metrics,
     sentences,
     trial_notes,
     tuned_sentences,
@@ -172,7 +171,8 @@ def tuned(folder: Path, ending: str, epsilon: str = "") -> Path:
     ],
 )
 def test_the_goal_is_read_from_the_results_folder(tmp_path: Path, ending: str, metric: str | list[str]) -> None:
-    assert list(selection_metrics(tuned(tmp_path / "s", ending))) == ([metric] if isinstance(metric, str) else metric)
+    said = sentences([metric] if isinstance(metric, str) else metric, 0) if metric else []
+    assert tuned_sentences(tuned(tmp_path / "s", ending), []) == said
     assert tuned_sentences(tmp_path, [{"epsilon": 1.0}]) == []  # without a sweep file nothing is said
 
 
