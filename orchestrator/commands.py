@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algorithms.core.accounting import rounded_up
+from algorithms.interfaces import Run
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
@@ -158,10 +159,11 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         _announce(sweep, target, choices)
     hashes = Hashes()
     download = not problems and not choices.dry
-    problems += data_problems(sweep, download, loaded=hashes.add, misfits=fits(sweep, machine))
+    settled = list[tuple[Run, Run]]()
+    problems += data_problems(sweep, download, hashes.add, fits(sweep, machine), lambda *pair: settled.append(pair))
     if problems:
         raise ConfigError(problems)
-    for line in budget_lines(sweep):
+    for line in budget_lines(sweep, settled):
         print(line, flush=True)
     search = secret = None
     if sweep.tune and sweep.tune.draws:

@@ -49,7 +49,7 @@ METRICS = (
         2,
         table=Column(1, "epsilon,\nsearch", 1, interval=False),
         bound="upper",
-        reading="epsilon, search: of whoever sees the best trial of the search alone, and no other",
+        reading="epsilon, search: towards whoever sees the best trial of the search and no other",
     ),
     Metric("delta", NOISE, "delta", "lower", "", 5, bound="upper"),
     Metric("noise_std", NOISE, "standard deviation of the noise", None, "", 5, 4, STD, over_rounds="noise"),

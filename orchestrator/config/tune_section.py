@@ -157,12 +157,9 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
         if tune.draws and (tune.scheduler or tune.search or len(tune.metrics) > 1):
             sentence = "are independent trials, of which one metric chooses the best: leave out scheduler and search"
             problems.append(ConfigProblem(sentence, ("draws",)))
-        if tune.scheduler is tune.search is tune.draws is None:
+        if not (tune.scheduler or tune.search or tune.draws):
             kinds = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items()) + ", or draws"
             problems.append(ConfigProblem(f"has no effect: it must name {kinds}"))
-        if tune.search and find_spec("optuna") is None:
-            sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
-            problems.append(ConfigProblem(sentence, ("search",)))
         tune = tune.model_copy(update={"mode": modes[0] if isinstance(tune.metric, str) else tuple(modes)})
     return None if problems else tune, [problem.under("tune") for problem in problems]
 
@@ -206,7 +203,10 @@ def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
         sentence = f"must be less than the {rounds} rounds of the longest trial, or no trial is ever stopped"
         sentence += f", got {tune.scheduler.grace_period}"
         problems.append(ConfigProblem(sentence, ("tune", "scheduler", "grace_period")))
-    if tune.draws and runs and (reasons := _draw_problems(tune, runs)):
+    if tune.search and find_spec("optuna") is None:
+        sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
+        problems.append(ConfigProblem(sentence, ("tune", "search")))
+    if tune.draws and (reasons := _draw_problems(tune, runs)):
         sentence = f"state an epsilon that includes the search, and none holds: {'; '.join(reasons)}"
         problems.append(ConfigProblem(sentence, ("tune", "draws")))
     without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]

@@ -13,7 +13,7 @@ from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.config.document import contents, read
 from orchestrator.config.errors import ConfigError
-from orchestrator.config.tune_section import KINDS, VALIDATION, Tune, parse_tune, unaccounted
+from orchestrator.config.tune_section import VALIDATION, parse_tune, unaccounted
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, lookup, text
 from orchestrator.report.statistics import estimate, number
@@ -266,34 +266,19 @@ TRAINING = ("loss", "train_")  # how the names of metrics on training examples b
 
 def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
-    tree = _sweep(folder)
-    if not (names := _compared(tree)):
-        return []
-    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in epsilons())
-    section, _ = parse_tune(tree["tune"])
-    secret = all(SECRET_NOISE in text(trial.get("notes")) for trial in trials)
-    public = "validation_size" in text(lookup(tree, "base.data"))
-    section = section or Tune()
-    return sentences(names, len(trials), unaccounted(section, secret, public) if stated else (), section.draws)
-
-
-def _sweep(folder: Path) -> dict[str, Any]:
-    """What ``folder``/sweep.yaml says, overrides included; empty if it cannot be read."""
     path = folder / "sweep.yaml"
     try:
-        text = contents(path)
-        tree = read(text, str(path)).changed(overrides(text)).value
+        text_ = contents(path)
+        tree = read(text_, str(path)).changed(overrides(text_)).value
     except ConfigError:
-        return {}
-    return tree if isinstance(tree, dict) else {}
-
-
-def _compared(tree: Mapping[str, Any]) -> Sequence[str]:
-    tune = tree.get("tune")
-    if not isinstance(tune, dict) or not any(tune.get(kind) for kind in (*KINDS, "draws")):
-        return ()
-    compared = tune.get("metric") or Tune.model_fields["metric"].get_default()
-    return compared if isinstance(compared, list) else [str(compared)]
+        return []
+    section, _ = parse_tune(tree.get("tune") if isinstance(tree, dict) else None)
+    if section is None:
+        return []
+    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in epsilons())
+    secret = all(SECRET_NOISE in text(trial.get("notes")) for trial in trials)
+    unmet = unaccounted(section, secret, "validation_size" in text(lookup(tree, "base.data"))) if stated else ()
+    return sentences(section.metrics, len(trials), unmet, section.draws)
 
 
 def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = (), draws: Draws | None = None) -> list[str]:

@@ -28,7 +28,6 @@ from orchestrator.scheduling.trials import TrialSpec
 from orchestrator.trial.federation import partition_seed
 
 SECRET = "draws.secret"  # in the sweep's folder
-OTHER_FILE = "{} holds a search by another sweep file: its number of trials stands; give the sweep another name"
 
 
 def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int | None]:
@@ -42,9 +41,11 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
         except DamageError as error:  # it may have ended, and then no other trial may be drawn
             raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
         if facts["file"] != sweep.kept:
-            raise ConfigError([ConfigProblem(OTHER_FILE.format(folder.path), file="--results")])
-        if facts["trials"]:
-            return [_winner(sweep, folder, facts["trials"][0])], None
+            sentence = f"{folder.path} holds a search by another sweep file, which stands; give the sweep another name"
+            raise ConfigError([ConfigProblem(sentence, file="--results")])
+        for row in facts["trials"]:
+            run = resolve(yaml.safe_load(read_plain(folder.trial(row["id"]).config)))
+            return [TrialSpec(row["id"], run, {key: row.get(key) for key in sweep.swept})], None
     kept = folder.path / SECRET
     secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
     return _trials(sweep, secret, dry), secret
@@ -65,11 +66,6 @@ def _trials(sweep: Sweep, secret: int, dry: bool) -> list[TrialSpec]:
         run = replace(run, seed=seed, data=replace(run.data, config=config))
         specs.append(TrialSpec(trial_id(run), run, values))
     return specs
-
-
-def _winner(sweep: Sweep, folder: Folder, row: dict[str, object]) -> TrialSpec:
-    run = resolve(yaml.safe_load(read_plain(folder.trial(str(row["id"])).config)))
-    return TrialSpec(trial_id(run), run, {key: row.get(key) for key in sweep.swept})
 
 
 def best(sweep: Sweep, folder: Folder, trials: list[TrialSpec]) -> TrialSpec | None:

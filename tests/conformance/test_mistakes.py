@@ -252,7 +252,6 @@ def test_what_needs_other_data_is_skipped_and_says_what(tmp_path, capsys):
             ("NOISY = True", 'NOISY = True\nAGAINST = "all"'),
             "the table of defenses lacks its GUARANTEE and COST",
         ),
-        ("privacy", ("NOISY = True", 'NOISY = True\nPAPERS = {"A": "1710.06963"}'), "PAPERS has no address for A"),
     ],
 )
 def test_what_tables_lack_of_a_component_is_a_warning(tmp_path, capsys, slot, told, lacking):
