@@ -84,9 +84,8 @@ def _undealt(run: Run, source: Source, settle: Callable[[Run, Run], None]) -> li
     if not attacks and run.training.module.settle is ComponentContract.settle:
         return []
     sentences = _lacking(run, attacks, _thumbnails(source), settle)
-    return sentences and _lacking(
-        run, attacks, source, settle
-    )  # a split of the user's own may look at what images show
+    # A split of the user's own may look at what images show.
+    return sentences and _lacking(run, attacks, source, settle)
 
 
 def _thumbnails(source: Source) -> Source:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from algorithms.core.configs import CurvatureConfig
+from algorithms.core.private_search import Draws
 from attacks.interfaces import adversary, sees
 from datasets.components import Config, complete, components, presets, readable
 from datasets.outside import broken, offers, why_not
@@ -36,8 +37,8 @@ PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
         {"fields": Resources},
     ),
     "tune": (
-        "Early stopping (scheduler) and search by the results of earlier trials; each is optional, one is needed.",
-        {"fields": Tune}
+        "Early stopping (scheduler) and search by the results of earlier trials, each optional, one needed; or draws.",
+        {"fields": Tune, "draws": Draws}
         | {f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
     ),
 }

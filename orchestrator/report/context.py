@@ -268,8 +268,8 @@ def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[s
     """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
     path = folder / "sweep.yaml"
     try:
-        text_ = contents(path)
-        tree = read(text_, str(path)).changed(overrides(text_)).value
+        content = contents(path)
+        tree = read(content, str(path)).changed(overrides(content)).value
     except ConfigError:
         return []
     section, _ = parse_tune(tree.get("tune") if isinstance(tree, dict) else None)
@@ -289,10 +289,8 @@ def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = (), draw
     >>> sentences(["validation_accuracy"], 12)
     ['tuned: hyperparameters chosen on validation accuracy over 12 trials']
     """
-    over, label = (
-        f"over {draws or f'{trials} trial' + 's' * (trials != 1)}",
-        " and ".join(metric(name).label for name in names),
-    )
+    over = f"over {draws or f'{trials} trial' + 's' * (trials != 1)}"
+    label = " and ".join(metric(name).label for name in names)
     reported = [name for name in names if not name.startswith((VALIDATION, *TRAINING))]
     if not reported:
         chosen = f"on {label} {over}"
