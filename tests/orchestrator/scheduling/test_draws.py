@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms.core.accounting import Account, PrivacyEvent
+from algorithms.core.accounting import Account, PrivacyEvent, ledger
 from algorithms.core.private_search import Draws
 from orchestrator.commands import Choices, Work, claimed, prepare, publish
 from orchestrator.config.errors import ConfigError
@@ -128,6 +128,8 @@ def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_p
     assert read_metrics(work, winner.id) == max(values) and winner.id == work.trials[values.index(max(values))].id
     (row,) = trial_rows(work.folder)
     assert row["id"] == winner.id and row["epsilon_search"] == search_epsilon(sweep) > row["epsilon"]
+    planned = winner.run.privacy.module.planned(winner.run.privacy.config, winner.run)
+    assert planned and row["guarantee_events"] == ledger(planned.events, planned.neighboring)
     assert [trial.id for trial in work.folder.trials()] == [winner.id]
     assert not (work.folder.path / SECRET).exists() and not work.folder.cache.exists()
     (line,) = tuned_sentences(work.folder.path, [row])
