@@ -10,6 +10,8 @@ LONGEST, LONG = "test_sweep.py", {"end_to_end", "faults", "conformance"}  # a fi
 
 # Tests start a Ray of their own; somebody else's that runs on this machine would otherwise be joined.
 os.environ.setdefault("RAY_ADDRESS", "local")
+# Ray lets its processes wait for all others (niceness 15); here they would wait until all other tests are done.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # The first example of a property imports what it needs, which takes longer than hypothesis allows on a busy machine.
 settings.register_profile("unhurried", deadline=None)

@@ -52,7 +52,8 @@ def data_problems(
                 loaded(run.data, read)
         source = sources[key]
         sentences = source.split("\n") if isinstance(source, str) else _sentences(run, source, misfits)
-        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks, run.training, run.rounds))
+        trained = (run.training, run.rounds) if _settles(run) else ()
+        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks, trained))
         if not sentences and isinstance(source, Source) and partition not in attacked:
             attacked.add(partition)
             sentences = _undealt(run, source, settle)
@@ -81,11 +82,15 @@ def _sentences(run: Run, source: Source, misfits: Callable[[Run, Source], list[s
 def _undealt(run: Run, source: Source, settle: Callable[[Run, Run], None]) -> list[str]:
     """What attacks and training lack in the partition, which is made for those alone that have something to say of it."""
     attacks = [(at, it) for at, it in enumerate(run.attacks) if it.module.data_problems is not Attack.data_problems]
-    if not attacks and run.training.module.settle is ComponentContract.settle:
+    if not attacks and not _settles(run):
         return []
     sentences = _lacking(run, attacks, _thumbnails(source), settle)
     # A split of the user's own may look at what images show.
     return sentences and _lacking(run, attacks, source, settle)
+
+
+def _settles(run: Run) -> bool:
+    return run.training.module.settle is not ComponentContract.settle
 
 
 def _thumbnails(source: Source) -> Source:

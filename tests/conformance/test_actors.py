@@ -46,13 +46,23 @@ def attack_kinds(name: str) -> tuple[str, ...]:
     return kinds
 
 
-LONG = {("vgg", "loop"): pytest.mark.slow, ("", "vmap"): pytest.mark.slow}
+# By default, a network trains in the way that its runs take, and all attacks in one.
+LONG = {("vgg", "loop"), ("femnist_cnn", "vmap"), ("hu_cnn", "vmap"), ("femnist_net", "loop"), ("", "vmap")}
 CASES = [
-    pytest.param(slot, name, backend, id=f"{slot.key}-{name}-{backend}", marks=LONG.get((name, backend), ()))
+    pytest.param(
+        slot,
+        name,
+        backend,
+        id=f"{slot.key}-{name}-{backend}",
+        marks=pytest.mark.slow if (name, backend) in LONG else (),
+    )
     for slot, name in EVERY
     if slot.key in WORKED_ON
     for backend in backends(slot, name)
-] + [pytest.param(None, "", one, id=f"attacks-{one}", marks=LONG.get(("", one), ())) for one in ("loop", "vmap")]
+] + [
+    pytest.param(None, "", one, id=f"attacks-{one}", marks=pytest.mark.slow if ("", one) in LONG else ())
+    for one in ("loop", "vmap")
+]
 
 
 class Actors(LocalClients):

@@ -72,10 +72,10 @@ def test_a_number_that_is_rounded_up_is_never_less():
 @pytest.mark.parametrize(("sampler", "relation"), [("poisson", ADD), ("fixed", "replace_one")])
 def test_what_was_spent_so_far_is_a_bound_and_exact_at_the_end(sampler, relation):
     event = PrivacyEvent(2.0, sampler, 0.1, 10)
-    exact = {rounds: epsilon([event] * rounds, DELTA, relation) for rounds in (1, 2, 4, 8, 9)}
-    told = [epsilon_so_far([event] * done, 9, DELTA, relation) for done in range(1, 10)]
-    assert told == [exact[schedule(done, 9)] for done in range(1, 10)]
-    assert all(later >= now for now, later in pairwise(told)) and told[-1] == exact[9]
+    exact = {rounds: epsilon([event] * rounds, DELTA, relation) for rounds in (1, 2, 4, 5)}
+    told = [epsilon_so_far([event] * done, 5, DELTA, relation) for done in range(1, 6)]
+    assert told == [exact[schedule(done, 5)] for done in range(1, 6)]
+    assert all(later >= now for now, later in pairwise(told)) and told[-1] == exact[5]
     assert told[2] > epsilon([event] * 3, DELTA, relation)
 
 

@@ -85,7 +85,9 @@ def test_without_noise_and_clip_an_update_is_sent_to_the_bit():
     assert after.params.tobytes() == block.params.tobytes()
 
 
-@pytest.mark.parametrize(("neighboring", "mu"), [("replace_one", 2.0), ("zero_out", 1.0)])
+@pytest.mark.parametrize(
+    ("neighboring", "mu"), [("replace_one", 2.0), pytest.param("zero_out", 1.0, marks=pytest.mark.slow)]
+)
 def test_canaries_in_sent_updates_find_the_mu_that_is_accounted_for(neighboring, mu):
     """A client sends C in a direction of its own, or the furthest that the relation allows: two or one clip away.
 

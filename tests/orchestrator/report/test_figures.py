@@ -60,7 +60,11 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     return cache(lambda name: dict(figures(read_results(SWEEPS[name][0](folder / name)))))
 
 
-@pytest.mark.parametrize("sweep", SWEEPS)
+@pytest.mark.parametrize(
+    "sweep",
+    # Of the two that have the figures of others, only the crowded one is looked at by default.
+    [pytest.param(name, marks=pytest.mark.slow if name in ("mnist", "alone") else ()) for name in SWEEPS],
+)
 def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(drawn: Drawn, sweep: str) -> None:
     assert list(drawn(sweep)) == SWEEPS[sweep][1].split()
     for name, one in drawn(sweep).items():
