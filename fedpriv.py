@@ -5,7 +5,10 @@ results = fedpriv.load("results/quickstart")        what an earlier run left
 audit = fedpriv.audit(module, members, nonmembers)  attacks on a torch module, without any federation
 """
 
-from orchestrator.api import Audit, ConfigError, Results, audit, load, run
+from orchestrator.api.audit import Audit, audit
+from orchestrator.api.results import Results, load
+from orchestrator.api.sweeps import run
+from orchestrator.config.errors import ConfigError
 
 __all__ = ["Audit", "ConfigError", "Results", "audit", "load", "run"]
 

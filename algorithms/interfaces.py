@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from algorithms.core.noise import Normals
 
 
-SIGHTS = ("models", "sum", "updates")  # what the server may see, from the least to the most
+# What is seen by a server that sees ``server_sees``, by its name, from the least to the most. Under secure aggregation the
+# server knows of whose updates it gets the sum for each model; a shuffler takes the names from them. Parameters that are
+# shuffled one by one, as bits of residues, leave nothing but sums (`attacks.remapped_sia`).
+SIGHTS: Mapping[str, tuple[str, ...]] = {
+    "models": ("models",),
+    "shuffled_parameters": ("models", "sum"),
+    "sum": ("models", "sum", "choices"),
+    "shuffled_models": ("models", "sum", "shuffled_models"),
+    "updates": ("models", "sum", "choices", "shuffled_models", "updates"),
+}
+ServerSees = Literal["updates", "shuffled_models", "shuffled_parameters", "sum", "models"]
 
 Problems = list[tuple[str, str]]
 """Pairs of a field (dotted; empty for the component as a whole) and a sentence that continues the field's name."""
@@ -433,7 +443,8 @@ class Run:
         evaluate_every: number of rounds between evaluations.
         participation_rate: share (fixed) or probability (poisson) with which a client takes part in a round.
         curvature: how clients measure the curvature of their loss, if a component reads rho.
-        server_sees: every client's update, their sum for each model, or the models alone.
+        server_sees: every client's update, the updates or their parameters shuffled, their sum for each model, or the
+            models alone.
     """
 
     rounds: int
@@ -451,7 +462,7 @@ class Run:
     privacy: Component[PrivacyContract, PrivacyConfig]
     curvature: CurvatureConfig
     attacks: tuple[Component[Any, Any], ...] = ()
-    server_sees: Literal["updates", "sum", "models"] = "updates"
+    server_sees: ServerSees = "updates"
 
     @property
     def measures_curvature(self) -> bool:

@@ -47,9 +47,7 @@ from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation
 
 KINDS = ("choices",)
-SEES: Literal["sum"] = "sum"  # whose updates are added up for which model
 LABEL = "choice inference"
-ADVERSARY = "the server, who sees which model every client trains"
 ASKS = "what does a client's choice of a model tell of it?"
 PAPERS = {"IFCA-MIR": "https://arxiv.org/abs/2503.09414"}
 

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from algorithms.core.network import Network
 
 
-Sight = Literal["models", "sum", "updates"]
+Sight = Literal["models", "sum", "choices", "shuffled_models", "updates"]
 
 ADVERSARIES: Mapping[str, str] = {
     "updates": "the server, who sees every client's update",
+    "shuffled_models": "the server, who sees the clients' models without names",
+    "choices": "the server, who sees which model every client trains",
     "sum": "the server, who sees the sum of the clients' updates",
     "models": "anybody who has the models",
 }
@@ -111,6 +113,16 @@ class SeenRound:
     round: int  # 0 the first
     stream: Stream
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # what the attack's last result asked to keep
+    # [k] where each client's model is among those ``observed``: the truth, which an attacker under ``shuffled_models`` does
+    # not know, and by which its result is measured. None: they are in the order of ``clients``.
+    slots: Ints | None = None
+
+    def shuffled(self) -> SeenRound:
+        """Return the round with the observations in the hidden order of its shuffler, the same for all attacks."""
+        slots = self.stream("shuffling", self.round).permutation(len(self.clients))
+        order, observed = np.argsort(slots), self.observed
+        hidden = {name: a[order] for name, a in observed.items()} if isinstance(observed, dict) else observed[order]
+        return replace(self, observed=hidden, slots=slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +307,7 @@ class Attack(AttackContract, ComponentContract, Protocol):
     """
 
     KINDS: tuple[Literal["models", "updates", "replicas", "halves", "choices"], ...]
-    SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, as in ``server_sees``; None: see `sees`
+    SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, a word of `SIGHTS`; None: see `sees`
     ADVERSARY: ClassVar[str | None] = None  # who the attacker is, as a noun; None: what `adversary` derives
     ASKS: ClassVar[str] = ""  # the question that it answers, short, as "was this example trained on?"
 
@@ -352,7 +364,10 @@ class UpdateAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def conclude(config: Any, seen: SeenRound) -> Exposure:
-        """Compute the attack's result from the observations of all blocks, and from what it kept of earlier rounds."""
+        """Compute the attack's result from the observations of all blocks, and from what it kept of earlier rounds.
+
+        An attack that ``SEES`` shuffled models gets them in an order that it does not know (`SeenRound.shuffled`).
+        """
 
 
 class ReplicaAttack(Attack, Protocol):
@@ -432,8 +447,13 @@ class ChoiceAttack(Attack, Protocol):
 def sees(attack: Any) -> Sight:
     """Return the least that the attacker has to see: the attack's ``SEES``, else what its ``KINDS`` look at."""
     declared: Sight | None = getattr(attack, "SEES", None)
-    derived: Sight = "updates" if "updates" in attack.KINDS else "sum" if "choices" in attack.KINDS else "models"
+    derived: Sight = "updates" if "updates" in attack.KINDS else "choices" if "choices" in attack.KINDS else "models"
     return declared or derived
+
+
+def as_seen(attack: Any, seen: SeenRound) -> SeenRound:
+    """Return a round as the attacker sees it: shuffled, if that is how it sees models."""
+    return seen.shuffled() if sees(attack) == "shuffled_models" else seen
 
 
 def adversary(attack: Any) -> str:

@@ -42,12 +42,13 @@ def main() -> int:
     options = parser.parse_args()
     machine.use_cores(2)
     sys.path.insert(0, str(CHECKOUT))
-    from orchestrator.commands import Choices, run
+    from orchestrator.commands import Choices, run_sweep
+    from orchestrator.config.sweep_file import load_sweep
 
     with TemporaryDirectory() as scratch:
         sweep, results = Path(scratch) / "replicas.yaml", Path(scratch) / "results"
         sweep.write_text(SWEEP.format(seeds=json.dumps(list(range(options.seeds + 1))), replicas=options.replicas))
-        if code := run(sweep, [], Choices(results, "local")):
+        if code := run_sweep(load_sweep(sweep), Choices(results, "local")):
             return code
         plain, attacked = seconds(results, False), seconds(results, True)
     added = {seed: taken - plain[seed] for seed, taken in attacked.items()}

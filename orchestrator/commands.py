@@ -15,44 +15,43 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from algorithms.core.accounting import rounded_up
 from algorithms.interfaces import Run
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
+from orchestrator.cluster import ray_session
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
-from orchestrator.cluster.ray_session import LACKS, is_connected, joined, local_cpus, local_nodes, ray_session
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
 from orchestrator.estimates.needs import LARGEST, fits, this_machine
 from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
+from orchestrator.report.data import read_results
+from orchestrator.report.statistics import number
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.sweeps import trial_rows, write_sweep, write_trials
+from orchestrator.results.sweeps import write_sweep, write_trials
 from orchestrator.results.writing import WriteError, write_atomically
 from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
-from orchestrator.scheduling.earlier import Earlier, earlier_results
-from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, plan, trial_specs, unrepeatable
+from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan, trial_specs, unrepeatable
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
-from orchestrator.tracking.store import named_server, server_note, server_problem, set_store_aside
+from orchestrator.tracking.store import named_server, server_problem, set_store_aside
 from orchestrator.tracking.tracker import Tracker, fill
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
+    from orchestrator.scheduling.trials import Earlier
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
-NO_LOCAL_STORE = (
-    "is for the store beside the results, but an MLflow server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
-)
+NO_LOCAL_STORE = "is for the store beside the results, and a server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 NOT_EVERYTHING = (
     "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, "
@@ -101,11 +100,6 @@ class Work:
         return self.search.ahead() if self.search else []
 
 
-def run(path: Path, sets: Sequence[str], choices: Choices) -> int:
-    """Run the sweep in ``path`` with the overrides ``sets`` (``key=value``), or resume it; see `run_sweep`."""
-    return run_sweep(load_sweep(path, sets), choices)
-
-
 def run_sweep(sweep: Sweep, choices: Choices) -> int:
     """Run a sweep that was loaded, or resume it, or show its plan; return the exit code, see `orchestrator`.
 
@@ -141,7 +135,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
     # Where the trials run on another Ray than one that is started here, this machine's size says nothing.
     named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
-    elsewhere = is_connected() or (choices.dry and named)
+    elsewhere = ray_session.is_connected() or (choices.dry and named)
     # A plan only reads the folder, starts nothing and asks no server.
     problems = [] if choices.dry else _unusable(folder, sweep, choices)
     target = Target()
@@ -149,7 +143,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         if not elsewhere or (choices.address and not choices.dry):
             target = find_target(choices.address, os.environ)
         if target.address is None and not elsewhere:
-            problems += misfit_problems(sweep, place, local_nodes(place))
+            problems += misfit_problems(sweep, place, ray_session.local_nodes(place))
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
     machine = LARGEST if elsewhere or target.address else this_machine()
@@ -196,19 +190,18 @@ def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProb
         "--new-store": NO_LOCAL_STORE if local else None,
     }
     problems = [ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence]
-    return problems + ([sweep.problem(LACKS, "code")] if sweep.code and is_connected() else [])
+    return problems + ([sweep.problem(ray_session.LACKS, "code")] if sweep.code and ray_session.is_connected() else [])
 
 
 def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
     """Say at once what was understood, because loading data and starting Ray take a while."""
-    here = f"on this machine ({local_cpus()} CPUs)"
+    here = f"on this machine ({ray_session.local_cpus()} CPUs)"
     if choices.dry:
         where, notes = f"; timing a few steps of each kind {here}", []
     else:
         ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
         where = f" on {target}" if target.address else f" {ready}"
         notes = [f"{target.note}; Ray is started on this machine instead"] if target.note else []
-        notes += filter(None, [server_note(choices.tracking_uri)])
     draws = sweep.tune and sweep.tune.draws
     count = draws or f"{sweep.samples if sweep.space else len(sweep.runs)} trials"
     print(f"{sweep.name}: {count}{where}", *notes, sep="\n", flush=True)
@@ -236,18 +229,15 @@ def execute(work: Work) -> int:
 
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
     """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
-    from orchestrator.cluster.nodes import node_problems
-    from orchestrator.cluster.ray_log import ray_log
-
-    with ray_log() as log:
+    with ray_session.ray_log() as log:
         try:
             screen.stage = "starting Ray" if work.target.address is None else "joining the cluster"
-            with screen, ray_session(work.target, work.place) as nodes:
+            with screen, ray_session.ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
-                    screen.say(joined(work.target, nodes))
+                    screen.say(ray_session.joined(work.target, nodes))
                 if problems := misfit_problems(work.sweep, work.place, nodes):
                     raise ConfigError(problems)
-                if unfit := node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
+                if unfit := ray_session.node_problems(work.folder.path, work.sweep.resources.timeout_seconds):
                     raise ConfigError(ConfigProblem(sentence, file="--results") for sentence in unfit)
                 with claimed(work, screen.say):
                     code = _train(work, missing, nodes, screen)
@@ -282,10 +272,12 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
 
 def describe(work: Work) -> list[str]:
     """Write the manifest of the sweep, with its file, its overrides and its trials; return what was damaged."""
-    rows, epsilon = plan(work.trials), search_epsilon(work.sweep)
+    sweep, runs = work.sweep, [trial.run for trial in work.trials]
+    rows, epsilon = plan(work.trials), search_epsilon(sweep)
     if epsilon is not None:
         rows = [row | {"epsilon_search": epsilon} for row in rows if work.secret is None]
-    return write_sweep(work.folder, work.sweep.name, work.sweep.kept, rows)
+    given = sweep.swept, sweep.sets, tuned_sentences(sweep.tune, runs)
+    return write_sweep(work.folder, sweep.name, sweep.text, rows, *given)
 
 
 def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
@@ -344,12 +336,10 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
             screen.say("no trial of the search has a result, so nothing is published")
             return SOME_FAILED
     sweep, folder, titles = work.sweep, work.folder, {trial.id: trial.title for trial in work.trials}
-    rows = trial_rows(folder)
-    remarks, width = tuned_sentences(folder.path, rows), screen.console.width
-    configs = {trial.id: trial.run.to_dict() for trial in work.trials}
-    table = summary_table(rows, sweep.swept, title=sweep.name, width=width, remarks=remarks, configs=configs)
-    screen.console.print(table)
-    write_report(folder.path)
+    results = read_results(folder.path)
+    rows = results.trials
+    screen.console.print(summary_table(results, screen.console.width))
+    write_report(folder.path, results=results)
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
     elif work.choices.new_store:
@@ -378,18 +368,17 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
         return [f"no finished trial has {' and '.join(map(repr, tune.metrics))}, so there is no best trial"]
     points = np.array([[row[name] for name in tune.metrics] for row in measured]) * tune.signs
     best = [row for row, is_best in zip(measured, undominated(points), strict=True) if is_best]
+
+    def value(name: str, row: Mapping[str, Any]) -> str:
+        return number(row[name], metric(name).digits, metric(name).bound)
+
     if len(tune.metrics) == 1:
-        return [f"best {tune.metrics[0]} {_short(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
-    values = [", ".join(f"{name} {_short(name, row)}" for name in tune.metrics) for row in best]
+        return [f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
+    values = [", ".join(f"{name} {value(name, row)}" for name in tune.metrics) for row in best]
     return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}:"] + [
-        f"  {value}: {titles[row['id']]}"
-        for value, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
+        f"  {words}: {titles[row['id']]}"
+        for words, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
     ]
-
-
-def _short(name: str, row: Mapping[str, Any]) -> str:
-    """The value of a metric in four digits; an upper bound is rounded up."""
-    return f"{rounded_up(row[name]) if metric(name).bound == 'upper' else row[name]:.4g}"
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:

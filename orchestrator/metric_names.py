@@ -143,9 +143,8 @@ def page() -> str:
         parts = {part.name for row in members for part in row.parts}
         for row in (row for row in members if row.name not in parts):
             ends = f", `{row.name}_low`, `{row.name}_high`" if row.ends else ""
-            chance = (
-                f"`{row.chance}`" if isinstance(row.chance, str) else "" if row.chance is None else f"{row.chance:g}"
-            )
+            form = "`{}`" if isinstance(row.chance, str) else "{:g}"
+            chance = "" if row.chance is None else form.format(row.chance)
             by = ", ".join(sources.get(row.name, ["engine"]))
             lines.append(f"| `{row.name}`{ends} | {row.label} | {row.unit} | {row.direction or ''} | {chance} | {by} |")
         lines.append("")

@@ -98,7 +98,7 @@ def test_all_three_are_in_the_table_of_trials(ran: Ran) -> None:
 
 def test_their_metrics_and_labels_are_in_the_table_that_closes_a_run(ran: Ran) -> None:
     console, metrics = Console(width=200, record=True, file=io.StringIO()), ran.record["metrics"]
-    console.print(summary_table(ran.trials, ran.swept, width=200))
+    console.print(summary_table(results(Path(), rows(ran.trials), ran.swept, {}), 200))
     text = console.export_text()
     for word in ("Bars", "heavy ball", f"{metrics['epsilon']:.1f}", f"{metrics['correctness_gap']:.3f}"):
         assert word in text

@@ -6,12 +6,14 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
+from orchestrator.report import data
 from orchestrator.report.statistics import estimate, holm, paired_test
 from orchestrator.report.terminal import summary_table
 from tests.support.audit_oracles import comparison
@@ -48,7 +50,7 @@ def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
     (block,) = re.findall(r"<!-- quickstart output -->\n(.*?)\n\n", text, re.DOTALL)
     printed = [line.removeprefix("    ").rstrip() for line in block.splitlines()]
     console = Console(width=WIDTH, record=True, file=io.StringIO())
-    console.print(summary_table(measured("quickstart"), KEYS, title="quickstart", width=WIDTH))
+    console.print(summary_table(data.results(Path("quickstart"), data.rows(measured("quickstart")), KEYS, {}), WIDTH))
     assert printed == [line.rstrip() for line in console.export_text().rstrip().splitlines()]
 
 

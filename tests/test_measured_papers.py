@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.statistics import estimate, holm, paired_test
-from tests.support.measured import Rows, differences, measured, of, shown, signed, stated
+from tests.support.measured import Rows, differences, measured, of, shown, signed, stated, with_half
 from tests.support.pages import ROOT
 
 # FinP
@@ -83,8 +83,8 @@ def test_finp_sentences() -> Iterator[str]:
         for name, null in (("sia_cov", "cov_null"), ("eod", "eod_null"))
     }
     assert max(one.high for one in beyond["sia_cov"]) < 0 < min(one.low for one in beyond["eod"])
-    yield f"(the baseline's by {' ± '.join(beyond['sia_cov'][0].parts(3)).removeprefix('-')})"
-    yield f"in the baseline by {' ± '.join(beyond['eod'][0].parts(3))}"
+    yield f"(the baseline's by {with_half(beyond['sia_cov'][0], 3).removeprefix('-')})"
+    yield f"in the baseline by {with_half(beyond['eod'][0], 3)}"
     base = finp(trials, "Baseline")
     assert base["sia_mean"].mean() == pytest.approx(2 / 10, abs=0.02)
     for rows, metric in product((trials, before), ("sia_mean", "sia_cov", "eod")):

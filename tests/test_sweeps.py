@@ -15,7 +15,7 @@ from algorithms.interfaces import Run
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.report.measured import agrees
-from orchestrator.report.published import counterpart, records
+from orchestrator.report.numbers import counterpart, records
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 SWEEPS = sorted(FOLDER.glob("*.yaml"))

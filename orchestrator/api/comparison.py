@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
+from orchestrator.report.context import main_risk
 from orchestrator.report.data import DEAL, Results, Row, Setting, repeat, text
 from orchestrator.report.frame import Contrast, compared_metrics, contrast, corrected
-from orchestrator.report.risks import main_risk
 from orchestrator.report.vocabulary import setting_label
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
@@ -54,21 +54,17 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     columns = {"accuracy", *compared_metrics(first), *compared_metrics(second)}
     names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in columns] or both)
     sweeps = [str(sweep.folder) if first.name == second.name else sweep.name for sweep in (first, second)]
-    partners = {
-        at: [
-            _on_same_data(first, mine, second, theirs)
-            for mine in first.settings
-            if _comparable(first, mine, second, theirs)
-        ]
-        for at, theirs in enumerate(second.settings)
-    }
+    partners: list[list[tuple[Setting, Setting]]] = []
+    for theirs in second.settings:
+        same = [mine for mine in first.settings if _comparable(first, mine, second, theirs)]
+        partners.append([_on_same_data(first, mine, second, theirs) for mine in same])
     lines: list[dict[str, Any]] = []
     contrasts: list[Contrast] = []
     places: list[int] = []  # the line of each contrast
     for name in names:
         lines += [_line(first, sweeps[0], setting, name) for setting in first.settings]
-        for at, setting in enumerate(second.settings):
-            labels = [(_label(second, setting), _label(first, mine), mine, theirs) for mine, theirs in partners[at]]
+        for setting, pairs in zip(second.settings, partners, strict=True):
+            labels = [(_label(second, setting), _label(first, mine), mine, theirs) for mine, theirs in pairs]
             tests = [contrast("", label, base, "", name, theirs, mine) for label, base, mine, theirs in labels]
             tests = [test for test in tests if test.difference.n]
             places += range(len(lines), len(lines) + len(tests))
@@ -92,9 +88,8 @@ def measured(names: Sequence[str] | None, metrics: Sequence[str], refusal: str, 
 
 def _line(results: Results, sweep: str, setting: Setting, name: str) -> dict[str, Any]:
     mean = setting.estimate(name)
-    return dict(
-        zip(COLUMNS, (name, sweep, _label(results, setting), mean.mean, mean.low, mean.high, mean.n), strict=True)
-    )
+    values = name, sweep, _label(results, setting), mean.mean, mean.low, mean.high, mean.n
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def _label(results: Results, setting: Setting) -> str:

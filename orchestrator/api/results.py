@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from datasets.components import components
 from orchestrator.api import comparison
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
-from orchestrator.config.own_code import install, own_paths
+from orchestrator.config.own_code import install_named, own_paths
 from orchestrator.metric_names import metric
 from orchestrator.report import data
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import DEAL, NoResultsError, counts, read_results
+from orchestrator.report.figures.drawing import picture
 from orchestrator.report.frame import main_metrics
 from orchestrator.report.summary import by_setting, metric_columns, state_line
 from orchestrator.results.paths import Folder
@@ -61,7 +61,8 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
         paths = own_paths(Path.cwd(), [fspath(part) for part in ([code] if isinstance(code, str | PathLike) else code)])
     except TypeError:
         raise _refusal(f"must be a path, or a list of paths, got {format_value(code)}", "code") from None
-    _install(paths)
+    if paths:
+        install_named(paths, "code")
     try:
         return Results(path, read_results(path), paths)
     except NoResultsError as error:
@@ -157,11 +158,9 @@ class Results:
     @cached_property
     def figures(self) -> tuple[str, ...]:
         """The names of the figures that these results can show."""
-        from orchestrator.report.figures.arrangement import arrange
-        from orchestrator.report.figures.catalog import catalog
+        from orchestrator.report.figures.catalog import figures
 
-        arr = arrange(self.read)
-        return tuple(name for name, draw in catalog().items() if draw(arr) is not None) if arr else ()
+        return tuple(name for name, _ in figures(self.read))
 
     def figure(self, name: str) -> Figure:
         """Draw a figure of the report, such as "trade_off"; a notebook shows it.
@@ -172,14 +171,11 @@ class Results:
         Raises:
             ConfigError: there is no such figure, or the sweep has no data for it.
         """
-        from orchestrator.report.figures.arrangement import arrange
-        from orchestrator.report.figures.catalog import catalog
+        from orchestrator.report.figures.catalog import figures
 
-        draw, arr = catalog().get(name), arrange(self.read)
-        figure = draw(arr) if draw and arr else None
-        if figure is None:
-            raise _refusal(unknown_name(f"{self.name} has no figure {name!r}", str(name), self.figures), "name")
-        return shown_in_notebook(figure)
+        for _, figure in figures(self.read, (name,)):
+            return shown_in_notebook(figure)
+        raise _refusal(unknown_name(f"{self.name} has no figure {name!r}", str(name), self.figures), "name")
 
     def compare(self, other: Results, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Put two sweeps side by side, with paired differences where both saw the same data with the same seeds.
@@ -237,7 +233,8 @@ class Results:
             sentence = f"name one of the {len(matching)} trials by its id, as in Results.trials: {ids}"
             raise _refusal(sentence, "trial")
         (ident,) = matching
-        _install(self.code)
+        if self.code:
+            install_named(self.code, "code")
         try:
             saved = saved_models(Folder(self.read.folder).trial(ident))
         except ConfigError as refusal:
@@ -289,11 +286,8 @@ class Results:
         for trial in self.read.trials:
             frame = self.read.frame(trial, name)  # None of a trial that has not finished
             if frame is not None:
-                frames.append(
-                    frame.assign(
-                        **{TRIAL: trial["id"]} | {k: [trial.get(k)] * len(frame) for k in self._swept if k not in frame}
-                    )
-                )
+                swept = {key: [trial.get(key)] * len(frame) for key in self._swept if key not in frame}
+                frames.append(frame.assign(**{TRIAL: trial["id"]} | swept))
         table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[TRIAL, *self._swept])
         front = [TRIAL, *self._swept]
         return table[[*front, *(column for column in table if column not in front)]]
@@ -301,20 +295,8 @@ class Results:
 
 def shown_in_notebook(figure: Figure) -> Figure:
     """The same figure, with a picture for notebooks: without pyplot, a notebook would print its size only."""
-
-    def picture() -> bytes:
-        file = io.BytesIO()
-        figure.savefig(file, format="png")
-        return file.getvalue()
-
-    figure._repr_png_ = picture  # type: ignore[attr-defined]
+    figure._repr_png_ = partial(picture, figure)  # type: ignore[attr-defined]
     return figure
-
-
-def _install(code: Sequence[Path]) -> None:
-    """Make own code importable in this process; without any, what is installed stays. Raises ConfigError."""
-    if problems := install(code) if code else []:
-        raise ConfigError(ConfigProblem(sentence, file="code") for sentence in problems)
 
 
 def _refusal(sentence: str, argument: str) -> ConfigError:

@@ -15,7 +15,7 @@ from orchestrator import INTERRUPTED
 from orchestrator.api.results import Results, load
 from orchestrator.config.document import CoreLoader
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value
-from orchestrator.config.sweep_file import Sweep, load_sweep, parse_sweep
+from orchestrator.config.sweep_file import load_sweep, parse_sweep
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
 OPTIONS = ("results", "address", "tracking_uri", "repeat_changed", "new_store")
@@ -63,7 +63,14 @@ def run(  # noqa: PLR0913 (the options of the command)
 
     target = Path(results)
     try:
-        loaded = _load(sweep, _sets(set or {}))
+        changes = _sets(set or {})
+        if isinstance(sweep, Mapping):
+            loaded = parse_sweep(as_yaml(sweep), Path(DICT), changes)
+        elif isinstance(sweep, str | PathLike):
+            loaded = load_sweep(Path(sweep).expanduser(), changes)
+        else:
+            sentence = f"must be the path of a sweep file or a dict, got {format_value(sweep)}"
+            raise ConfigError([ConfigProblem(sentence, file="sweep")])
         choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, new_store)
         code = run_sweep(loaded, choices)
     except ConfigError as refusal:
@@ -74,15 +81,6 @@ def run(  # noqa: PLR0913 (the options of the command)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return None if dry_run else load(target.expanduser().absolute() / loaded.name, loaded.code)
-
-
-def _load(sweep: str | PathLike[str] | Mapping[str, Any], sets: list[str]) -> Sweep:
-    if isinstance(sweep, Mapping):
-        return parse_sweep(as_yaml(sweep), Path(DICT), sets)
-    if not isinstance(sweep, str | PathLike):
-        sentence = f"must be the path of a sweep file or a dict, got {format_value(sweep)}"
-        raise ConfigError([ConfigProblem(sentence, file="sweep")])
-    return load_sweep(Path(sweep).expanduser(), sets)
 
 
 class CoreDumper(yaml.SafeDumper):

@@ -17,7 +17,7 @@ from datasets.components import Component
 from datasets.federation import DataError, Examples, Source
 from datasets.interfaces import SourceContract
 from datasets.source_checks import source_problems
-from orchestrator.config.errors import ConfigProblem
+from orchestrator.config.errors import ConfigProblem, keyed
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.provenance import source_key
 from orchestrator.trial.federation import federation_key, partition_seed, settled
@@ -79,26 +79,21 @@ def _sentences(run: Run, source: Source, misfits: Callable[[Run, Source], list[s
     return [f"{slot}: {sentence}" for slot, sentence in unfit.items() if sentence]
 
 
+def _settles(run: Run) -> bool:
+    return run.training.module.settle is not ComponentContract.settle
+
+
 def _undealt(run: Run, source: Source, settle: Callable[[Run, Run], None]) -> list[str]:
     """What attacks and training lack in the partition, which is made for those alone that have something to say of it."""
     attacks = [(at, it) for at, it in enumerate(run.attacks) if it.module.data_problems is not Attack.data_problems]
     if not attacks and not _settles(run):
         return []
-    sentences = _lacking(run, attacks, _thumbnails(source), settle)
+    small = source
+    if source.train.x.ndim == 4:  # one pixel of each image takes a moment: attacks lack examples, not pixels
+        train, test = (Examples(part.x[..., :1, :1], part.y) for part in (source.train, source.test))
+        small = replace(source, train=train, test=test)
     # A split of the user's own may look at what images show.
-    return sentences and _lacking(run, attacks, source, settle)
-
-
-def _settles(run: Run) -> bool:
-    return run.training.module.settle is not ComponentContract.settle
-
-
-def _thumbnails(source: Source) -> Source:
-    """The data set with one pixel of each image, so that it is partitioned in a moment: attacks lack examples, not pixels."""
-    if source.train.x.ndim != 4:
-        return source
-    train, test = (Examples(part.x[..., :1, :1], part.y) for part in (source.train, source.test))
-    return replace(source, train=train, test=test)
+    return _lacking(run, attacks, small, settle) and _lacking(run, attacks, source, settle)
 
 
 def _lacking(
@@ -117,19 +112,14 @@ def _lacking(
             settle(run, ready)
     except ValueError as error:
         return [f"training.target_epsilon: {error}"]
-    return [
-        f"{'.'.join(filter(None, ('attacks', str(place), field)))}: {sentence}"
-        for place, attack in attacks
-        for field, sentence in attack.module.data_problems(attack.config, data)
-    ]
+    lacking = [(at, *pair) for at, attack in attacks for pair in attack.module.data_problems(attack.config, data)]
+    return [f"{'.'.join(filter(None, ('attacks', str(at), field)))}: {sentence}" for at, field, sentence in lacking]
 
 
 def data_problem(sweep: Sweep, sentence: str) -> ConfigProblem:
     """The problem for a sentence that begins with "key: ", or else concerns the section ``base.data`` as a whole."""
-    key, colon, rest = sentence.partition(": ")
-    parts = [int(part) if part.isdecimal() else part for part in key.split(".")]
-    keyed = bool(colon) and all(isinstance(part, int) or part.isidentifier() for part in parts)
-    return sweep.problem(rest, "base", *parts) if keyed else sweep.problem(sentence, "base", "data")
+    key, rest = keyed(sentence)
+    return sweep.problem(rest, "base", *(key or ("data",)))
 
 
 def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> Source | str:

@@ -15,9 +15,8 @@ import psutil
 from orchestrator.cluster.address import address_file
 
 MARK = "FEDPRIV_RAY"  # the variable in the environment of Ray's processes
-READABLE = (
-    "SPT_NOENV"  # keeps Ray's processes, which write titles over their arguments, from overwriting what is behind
-)
+# Keeps Ray's processes, which write titles over their arguments, from overwriting what is behind.
+READABLE = "SPT_NOENV"
 POLITE, LAST = 1.0, 2.0  # seconds from asking a process to end to killing it, and to wait after that
 CLOCK = 0.5  # seconds by which the system's clock may be set in the meantime
 
@@ -25,6 +24,10 @@ CLOCK = 0.5  # seconds by which the system's clock may be set in the meantime
 def marks() -> dict[str, str]:
     """The variables that mark the processes that are started with them as those of this process."""
     return {MARK: _mark(), READABLE: "1"}
+
+
+def _mark() -> str:
+    return f"{os.getpid()} {psutil.Process().create_time()} {_folder()}"
 
 
 def ray_processes() -> dict[str, list[psutil.Process]]:
@@ -73,10 +76,6 @@ def _end(processes: list[psutil.Process]) -> None:
             with suppress(psutil.Error):
                 send(process)  # psutil makes sure that it is still the same process
         processes = psutil.wait_procs(processes, timeout=patience)[1]
-
-
-def _mark() -> str:
-    return f"{os.getpid()} {psutil.Process().create_time()} {_folder()}"
 
 
 def _folder() -> str:

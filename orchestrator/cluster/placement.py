@@ -49,14 +49,8 @@ class Placement:
     def _options(self, group: Any, cpus: int, indices: range) -> list[dict[str, Any]]:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        return [
-            {
-                "num_cpus": cpus,
-                "num_gpus": self.gpu,
-                "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
-            }
-            for index in indices
-        ]
+        strategies = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index) for index in indices]
+        return [{"num_cpus": cpus, "num_gpus": self.gpu, "scheduling_strategy": place} for place in strategies]
 
     def actor_options(self, group: Any) -> list[dict[str, Any]]:
         """The Ray options of each client actor in the trial's placement group."""

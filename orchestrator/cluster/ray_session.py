@@ -1,4 +1,4 @@
-"""The Ray session of the command: a cluster that is joined, or Ray started on this machine."""
+"""The Ray session of the command: a cluster that is joined, or Ray started on this machine; its nodes, and its own log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import shutil
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from orchestrator.cluster.orphans import end_own, marks
 from orchestrator.cluster.placement import Placement
 from orchestrator.cluster.signals import own_signals
 from orchestrator.config.own_code import SENT, VARIABLE, installed
+from orchestrator.results.provenance import versions
+from orchestrator.results.writing import HIDDEN, WriteError, write_atomically
 
 # Ray's own settings for starting it on one machine.
 LOCAL_RAY = {
@@ -229,3 +233,127 @@ def _reason(error: BaseException, target: Target) -> str:
     if target.address is not None and re.search("failed to connect|timed out", str(error), re.IGNORECASE):
         return f"{str(error).rstrip('. ')}; {OTHER_MODE.format(os.environ.get(MODE, 'not set'))}"
     return str(error)
+
+
+# Before the first trial, each node must see the results folder and have the same software
+
+SOFTWARE = "see docs/cluster.md for how nodes get the packages"
+
+
+def node_problems(path: Path, timeout: float) -> list[str]:
+    """A sentence for every other node that does not see the results folder or has different software.
+
+    A task on each node reads a file that this process has just written next to ``path``, the results folder, which need not
+    exist. Needs a Ray session, and waits for all nodes for ``timeout`` seconds.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = ray.get_runtime_context().get_node_id()
+    others = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
+    others = [node for node in others if node["Resources"].get("CPU") or node["Resources"].get("GPU")]  # they run tasks
+    if not others:
+        return []
+    folder = next(parent for parent in (path, *path.parents) if parent.is_dir())
+    token = folder / f"{HIDDEN}-{uuid.uuid4().hex}.tmp"
+    try:
+        write_atomically(token, token.name.encode())
+        nodes = {}
+        for node in others:
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(answer).options(num_cpus=0, max_retries=1, scheduling_strategy=strategy)
+            nodes[task.remote(str(token))] = f"node {node['NodeManagerHostname']} ({node['NodeID'][:8]})"
+        answered, silent = ray.wait(list(nodes), num_returns=len(nodes), timeout=timeout)
+        sentences = [judge(ref, nodes[ref], path) for ref in answered]
+        sentences += [f"{nodes[ref]} did not run a test task within {timeout:g} s" for ref in silent]
+        return [sentence for sentence in sentences if sentence]
+    except WriteError as error:
+        return [str(error)]
+    finally:
+        with suppress(OSError):
+            token.unlink()
+
+
+def answer(token: str) -> tuple[bool, dict[str, str]]:
+    """Whether this node sees the file that the head process wrote, and its versions of packages; runs there as a Ray task."""
+    try:
+        return Path(token).read_text() == Path(token).name, versions()
+    except OSError:
+        return False, versions()
+
+
+def judge(ref: Any, node: str, path: Path) -> str:
+    """What is wrong with a node that has answered with ``ref``; empty if nothing is."""
+    import ray
+
+    try:
+        sees, theirs = ray.get(ref)
+    except ray.exceptions.RayError as error:
+        return f"{node} cannot run fedpriv ({str(error).strip().splitlines()[-1].strip()[:200]}); {SOFTWARE}"
+    if not sees:
+        unseen = "it does not see files that this process writes there"
+        return f"{node} cannot use the results folder {path} ({unseen}); with --results, give one that all nodes share"
+    other = [f"{package} {theirs[package]}" for package, ours in versions().items() if theirs[package] != ours]
+    if other:
+        return f"{node} has {', '.join(other)}, unlike this process, and results depend on versions; {SOFTWARE}"
+    return ""
+
+
+# Ray's library writes warnings to file descriptor 2 itself, past Python's ``sys.stderr`` and over the live table. While a
+# session lasts, the descriptor leads to a file, and ``sys.stderr`` to what was descriptor 2 before. (What Ray's other processes
+# log is in the folder of their session, /tmp/ray/session_latest/logs.)
+
+STDERR = 2
+
+
+@dataclass
+class RayLog:
+    """The file of one session; ``is_kept``: it stays after the session."""
+
+    path: Path
+    is_kept: bool = False
+
+    def keep(self) -> str:
+        """Keep the file after the session, because something went wrong.
+
+        Returns:
+            Where to read what Ray itself says, to be put after a sentence; empty if it has said nothing.
+        """
+        with suppress(OSError):  # it is gone, as where old files are deleted
+            self.is_kept = self.path.stat().st_size > 0
+        return f" (Ray's own messages are in {self.path})" if self.is_kept else ""
+
+
+@contextmanager
+def ray_log() -> Iterator[RayLog]:
+    """Send descriptor 2 to a file for as long as the ``with`` lasts.
+
+    Yields:
+        The file, which is deleted at the end unless it is to be kept.
+    """
+    handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
+    log, before, stream = RayLog(Path(name)), os.dup(STDERR), sys.stderr
+    if direct := _is_stderr(stream):
+        stream.flush()
+        sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=stream.encoding, errors=stream.errors)
+    os.dup2(handle, STDERR)
+    try:
+        yield log
+    finally:
+        os.dup2(before, STDERR)
+        if direct:
+            with suppress(OSError):
+                sys.stderr.close()
+            sys.stderr = stream
+        os.close(before)
+        os.close(handle)
+        if not log.is_kept:
+            with suppress(OSError):
+                log.path.unlink()
+
+
+def _is_stderr(stream: object) -> bool:
+    """Whether what is printed to ``stream`` goes to descriptor 2; notebooks and tests have streams of their own."""
+    with suppress(OSError, ValueError, AttributeError):
+        return bool(stream.fileno() == STDERR)  # type: ignore[attr-defined]
+    return False

@@ -143,9 +143,8 @@ def locate(tree: Any, key: Iterable[str | int]) -> Key:
             names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tree]
             if step not in names and str(step) not in map(str, range(len(names))):
                 entries = ", ".join(f"{place} ({name})" for place, name in enumerate(names) if isinstance(name, str))
-                raise KeyPathError(
-                    f"{dotted_key(located)} has no entry {dotted_key((step,))}; its entries: {entries or len(tree)}"
-                )
+                known = f"its entries: {entries or len(tree)}"
+                raise KeyPathError(f"{dotted_key(located)} has no entry {dotted_key((step,))}; {known}")
             step = names.index(step) if step in names else int(step)
         tree = value_at(tree, (step,))
         located = (*located, step)

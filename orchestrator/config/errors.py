@@ -96,6 +96,18 @@ def dotted_key(key: Key) -> str:
     return ".".join(_cut(str(part)) for part in key)
 
 
+def keyed(text: str) -> tuple[Key, str]:
+    """The key with which a sentence of a component begins, and the rest of it; an empty key if it has none.
+
+    >>> keyed("attacks.0.every: must be 1"), keyed("too few examples: 3")
+    ((('attacks', 0, 'every'), 'must be 1'), ((), 'too few examples: 3'))
+    """
+    place, colon, sentence = text.partition(": ")
+    key = tuple(int(part) if part.isdecimal() else part for part in place.split("."))
+    found = bool(colon) and all(isinstance(part, int) or part.isidentifier() for part in key)
+    return (key, sentence) if found else ((), text)
+
+
 def format_value(value: Any) -> str:
     """Write ``value`` on one line as in a YAML file, shortened if it is long.
 
@@ -127,10 +139,8 @@ def suggest(name: str, choices: Iterable[str]) -> str:
         meant = {last: plain.get(last, last), head: place, "base": f"base.{place}"}  # base: at the top of the file
         near += [meant[step] for step in meant if step in plain][:1]
     near += [plain[other] for other in difflib.get_close_matches(sought, plain, n=1)]
-    # get_close_matches misses a name that is only a part of a long one.
-    near += [
-        plain[other] for other in plain if len(sought) > 2 and (other.startswith(sought) or other.endswith(sought))
-    ]
+    if len(sought) > 2:  # get_close_matches misses a name that is only a part of a long one
+        near += [plain[other] for other in plain if other.startswith(sought) or other.endswith(sought)]
     return f"Did you mean {near[0]!r}?" if near else ""
 
 

@@ -38,8 +38,11 @@ PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
     ),
     "tune": (
         "Early stopping (scheduler) and search by the results of earlier trials, each optional, one needed; or draws.",
-        {"fields": Tune, "draws": Draws}
-        | {f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
+        {
+            "fields": Tune,
+            "draws": Draws,
+            **{f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
+        },
     ),
 }
 TYPES = {"string": "text", "boolean": "true or false", "object": "map", "array": "list"}
@@ -188,9 +191,8 @@ def listing(name: str | None) -> str:
             if name:
                 head = [f"{key}: {component}", *([f"  {origin}"] if origin else [])]
                 described = _lines(entry["fields"]) or ["    none"]
-                texts.append(
-                    "\n".join([*head, textwrap.indent(entry["description"], "  "), "", "  fields", *described])
-                )
+                text = textwrap.indent(entry["description"], "  ")
+                texts.append("\n".join([*head, text, "", "  fields", *described]))
         for short, preset in slot["presets"].items():
             values = ", ".join(f"{field}: {value}" for field, value in preset["fields"].items())
             entries[short] = f"{preset['label']}: {preset['component']} with {values}"
@@ -215,7 +217,7 @@ def table(which: str) -> str:
         papers = ", ".join(f"[{paper}]({address})" for paper, address in getattr(part, "PAPERS", {}).items())
         if slot.many and which == "attacks":
             rows.append((f"`{name}`", part.ASKS, adversary(part), f"`{sees(part)}`", papers))
-        elif which == "defenses" and getattr(part, "AGAINST", ""):
+        elif which == "defenses" and getattr(part, "AGAINST", None):
             rows.append((f"`{slot.key}: {name}`", part.AGAINST, part.GUARANTEE, part.COST, papers))
     rows.sort(key=lambda row: row[1] if which == "attacks" else str(row[2].startswith("none")))
     return "\n".join(f"| {' | '.join(line)} |" for line in (TABLES[which], ("---",) * 5, *rows))

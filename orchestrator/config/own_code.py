@@ -21,7 +21,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
@@ -43,6 +43,9 @@ SENT = "fedpriv_sent"  # the package in which the files arrive on another node
 ROOMS = {room(slot.folder): slot for slot in SLOTS}
 SLOT_NAMES = {name: where for where, slot in ROOMS.items() for name in (where, slot.field, slot.key)}
 SLOT = re.compile(rb"^SLOT\b[^=\n]*=\s*(.*?)\s*$", re.MULTILINE)  # how a file says of which slot it is a component
+
+
+NO_CODE = "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
 
 
 @dataclass
@@ -86,7 +89,7 @@ def installed() -> OwnCode:
     return _now
 
 
-def own_paths(folder: Path, named: str | Iterable[str]) -> tuple[Path, ...]:
+def own_paths(folder: Path, named: str | Iterable[str | Path]) -> tuple[Path, ...]:
     """Return the absolute paths of what ``code:`` names, one name or several, relative to ``folder``."""
     names = [named] if isinstance(named, str) else named
     return tuple(Path(os.path.abspath(folder / Path(os.path.expanduser(name)))) for name in names)
@@ -122,10 +125,10 @@ def install(paths: Iterable[Path] = (), *, check: bool = True) -> list[str]:
     return problems
 
 
-def install_named(names: Sequence[str]) -> None:
-    """Install what the option ``--code`` names, relative to the working folder; raises ConfigError with every problem."""
+def install_named(names: Iterable[str | Path], option: str = "--code") -> None:
+    """Install what an option names, relative to the working folder; raises ConfigError with every problem."""
     if problems := install(own_paths(Path.cwd(), names)):
-        raise ConfigError([ConfigProblem(sentence, file="--code") for sentence in problems])
+        raise ConfigError([ConfigProblem(sentence, file=option) for sentence in problems])
 
 
 def install_here() -> None:
@@ -159,10 +162,7 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
         before = len(code.parts)
         try:
             if not path.is_dir() and not (path.is_file() and path.suffix == ".py"):
-                sentence = (
-                    "is no folder and no Python file; a path in code: is relative to the folder of the sweep file"
-                )
-                code.problems.append(f"{path} {sentence}")
+                code.problems.append(f"{path} {NO_CODE}")
                 continue
             _look_into(path, f"{PACKAGE}{place}", code)
             parts = code.parts[before:]

@@ -19,7 +19,16 @@ from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
 from datasets.outside import why_not
 from orchestrator.config.document import MISSING, value_at
-from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, translate, unknown_name, validate
+from orchestrator.config.errors import (
+    ConfigError,
+    ConfigProblem,
+    Key,
+    format_value,
+    keyed,
+    translate,
+    unknown_name,
+    validate,
+)
 from orchestrator.config.slots import SLOTS, RunFields, Slot, chosen_components, replace_component
 
 CURVATURE = "curvature"
@@ -28,10 +37,17 @@ UNREAD_NOISE = "is read only where noise is added, by the privacy component or b
 UNREAD_CURVATURE = "is read only where a component needs rho, and none does here"
 SEEN = {
     "updates": "every client's own update",
+    "shuffled_models": "only the clients' models, without names",
+    "shuffled_parameters": "only the sum of its clients' parameters, which are shuffled one by one",
     "sum": "only the sum of its clients' updates for each model (secure aggregation)",
     "models": "only the models that are sent out",
 }
-LOOKS_AT = {"updates": "looks at every client's own update", "sum": "looks at the sum of the updates"}
+LOOKS_AT = {
+    "updates": "looks at every client's own update",
+    "shuffled_models": "looks at the clients' models",
+    "choices": "looks at which model every client trains",
+    "sum": "looks at the sum of the updates",
+}
 AnyComponent = Component[Any, Any]
 
 
@@ -167,18 +183,10 @@ def _resolved(run: Run) -> tuple[Run, list[ConfigProblem]]:
 def _component_problems(run: Run, key: Key, component: AnyComponent) -> list[ConfigProblem]:
     """The problems that a component reports about the run, or a split about the data around it."""
     if key != SPLIT:
-        return [_reported(sentence, key, field) for field, sentence in component.module.problems(component.config, run)]
-    problems = []
-    for text in component.module.problems(component.config, run.data.config):
-        place, colon, sentence = text.partition(": ")
-        keyed = colon and place.startswith("data.") and " " not in place
-        problems.append(_reported(sentence, (), place) if keyed else ConfigProblem(text, key))
-    return problems
-
-
-def _reported(sentence: str, key: Key, field: str) -> ConfigProblem:
-    steps = (int(part) if part.isdecimal() else part for part in field.split(".") if part)
-    return ConfigProblem(sentence, (*key, *steps))
+        pairs = component.module.problems(component.config, run)
+        return [ConfigProblem(sentence, keyed(f"{field}: ")[0]).under(*key) for field, sentence in pairs]
+    pairs = [(text, *keyed(text)) for text in component.module.problems(component.config, run.data.config)]
+    return [ConfigProblem(rest, at) if at[:1] == ("data",) else ConfigProblem(text, key) for text, at, rest in pairs]
 
 
 def _of_error(error: ValueError, key: Key, component: AnyComponent) -> list[ConfigProblem]:
@@ -201,19 +209,13 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
             unread |= {field: reason for field, reason in reasons.items() if field in type(config).model_fields}
         if "noise" in type(config).model_fields and component is run.privacy and not run.draws_noise:
             unread |= {"noise": UNREAD_NOISE}
-        problems += [
-            ConfigProblem(reason, (*key, field), unread=True)
-            for field, reason in unread.items()
-            if field in config.model_fields_set and getattr(config, field) is not None
-        ]
+        given = {field for field in config.model_fields_set if getattr(config, field) is not None}
+        problems += [ConfigProblem(unread[field], (*key, field), unread=True) for field in unread if field in given]
         if unread:
             defaults = {field: type(config).model_fields[field].get_default() for field in unread}
             run = replace_component(run, key, replace(component, config=config.model_copy(update=defaults)))
-    problems += [
-        ConfigProblem(reason, (CURVATURE, field), unread=True)
-        for field, reason in run.curvature.unread_fields().items()
-        if field in run.curvature.model_fields_set
-    ]
+    unread, given = run.curvature.unread_fields(), run.curvature.model_fields_set
+    problems += [ConfigProblem(unread[field], (CURVATURE, field), unread=True) for field in unread if field in given]
     if run.curvature.model_fields_set and not run.measures_curvature:
         problems.append(ConfigProblem(UNREAD_CURVATURE, (CURVATURE,), unread=True))
         run = replace(run, curvature=CurvatureConfig())
@@ -227,19 +229,32 @@ def sight_problems(run: Run) -> list[ConfigProblem]:
     "updates"`` cannot be computed from a sum (``UPDATES_FOR`` says why); ranking the clients' curvatures takes each client's
     own values. Means, clipping (which clients do themselves), noise on the mean, server optimizers and the choice among
     several models need no more than a sum for each model. What is measured for the tables is not what the server sees.
+
+    A shuffler takes names away, and with them whatever is by name: the choice among several models, and, where whole
+    models are shuffled, weights by size, which would name their senders. Medians, inner products and distances of
+    models have no names.
     """
     if run.server_sees == "updates":
         return []
-    sight, problems = SEEN[run.server_sees], []
+    sight, shown, problems = SEEN[run.server_sees], SIGHTS[run.server_sees], list[ConfigProblem]()
+    shuffled = run.server_sees.startswith("shuffled")
     for key, component in chosen_components(run):
         reason, least = "", "models"
+        separate = key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates"
+        by_size = key[0] == "aggregation" and not component.module.equal_weights(component.config)
         if key[0] == "attacks":
             least = sees(component.module)
             reason = LOOKS_AT.get(least, "")
-        elif key[0] in ("aggregation", "privacy") and component.module.NEEDS == "updates":
-            reason, least = component.module.UPDATES_FOR, "updates"
-        if reason and SIGHTS.index(least) > SIGHTS.index(run.server_sees):
-            sentence = f"{component.name} {reason}, and the server sees {sight}; it needs server_sees: {least}"
+        elif separate:
+            reason, least = component.module.UPDATES_FOR, "updates" if by_size else "shuffled_models"
+        if shuffled and key[0] == "clustering" and component.config.clusters > 1:
+            reason, least = "trains for each client the model of its choice, which has its name", "choices"
+        elif run.server_sees == "shuffled_models" and by_size:
+            reason = "weighs clients by size, and a weight names its client (fedavg does not with weights: uniform)"
+            least = "updates" if separate else "choices"
+        if reason and least not in shown:
+            enough = " or ".join(view for view, others in SIGHTS.items() if least in others)
+            sentence = f"{component.name} {reason}, and the server sees {sight}; it needs server_sees: {enough}"
             problems.append(ConfigProblem(sentence, key))
     if run.measures_curvature:
         ranked = f"the server ranks every client by its own curvature (rho), and it sees {sight}"

@@ -155,11 +155,8 @@ def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[Co
     for row in zip(*(axis.draws(draws) for axis in random), strict=True) if random else [()]:
         distinct.setdefault(json.dumps([choice.value for choice in row], sort_keys=True), row)
     keys = [axis.key for axis in (*grids, *random)]
-    merged = [
-        dict(zip(keys, (*combination, *draw), strict=True))
-        for draw in distinct.values()
-        for combination in product(*(axis.choices() for axis in grids))
-    ]
+    combined = list(product(*(axis.choices() for axis in grids)))
+    merged = [dict(zip(keys, (*choices, *draw), strict=True)) for draw in distinct.values() for choices in combined]
     return [{axis.key: point[axis.key] for axis in swept} for point in merged], problems
 
 

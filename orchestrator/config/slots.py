@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from algorithms.interfaces import Run
+from algorithms.interfaces import Run, ServerSees
 from attacks.interfaces import Attack, ChoiceAttack, HalvesAttack, ModelAttack, ReplicaAttack, UpdateAttack
 from datasets.components import Component, Config
 from orchestrator.config.errors import Key
@@ -86,10 +86,12 @@ class RunFields(Config):
         description="fraction of the clients (fixed) or probability of each client (poisson) to take part in a round",
     )
 
-    # The papers' server receives every update. Secure aggregation shows it sums; outsiders and clients see models.
-    server_sees: Literal["updates", "sum", "models"] = Field(
+    # The papers' server receives every update. A trusted shuffler takes the names away, of whole models or of parameters
+    # one by one; secure aggregation shows sums; outsiders and clients see models.
+    server_sees: ServerSees = Field(
         "updates",
-        description="what the server sees of clients: every update, their sum per model (secure sum), or released models",
+        description="what the server sees of clients: every update, models without names (shuffled_models), sums of shuffled "
+        "parameters, their sum per model (secure sum), or released models",
     )
 
     @field_validator("participation_rate")

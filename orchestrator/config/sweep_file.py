@@ -128,11 +128,9 @@ class Space:
                 key = locate(base, swept.split("."))
                 before = value_at(self.base, key)
                 if isinstance(choice.value, str) and isinstance(before, dict) and not before.keys() <= {"name"}:
-                    fields = ", ".join(name for name in before if name != "name")
-                    keep = f"sweep {swept}.name to keep {fields} of base"
-                    problems.append(
-                        ConfigProblem(f"{keep}, or write {{name: {choice.value}}} to drop them", choice.key)
-                    )
+                    keep = f"sweep {swept}.name to keep {', '.join(name for name in before if name != 'name')} of base"
+                    drop = f"write {{name: {choice.value}}} to drop them"
+                    problems.append(ConfigProblem(f"{keep}, or {drop}", choice.key))
                 base, keys[swept] = assign(base, key, choice.value), key
             except KeyPathError as error:
                 problems.append(ConfigProblem(str(error), ("sweep", swept)))
@@ -220,11 +218,6 @@ class Sweep:
         """The folder of a run's data: that of the data sets or, for a user's own files, that of the sweep file."""
         return self.path.absolute().parent if run.data.module.BESIDE_SWEEP else self.data_root
 
-    @property
-    def kept(self) -> str:
-        """The file as the results folder keeps it: with the overrides, as comments."""
-        return self.text.rstrip("\n") + "".join(f"\n# --set {change}" for change in self.sets) + "\n"
-
     def problem(self, sentence: str, *key: str | int) -> ConfigProblem:
         """A problem found after loading, with the file and line of ``key`` (from the top: ``"base", "data"``)."""
         return self.document.place(ConfigProblem(sentence, key))
@@ -306,9 +299,8 @@ def _trials(
     trials, faults = space.trials(spanned)
     # What is swept by an axis that cannot be read is unknown, so nothing is said of that part of base.
     unknown = {key.partition(".")[0] for key in section} - {axis.key.partition(".")[0] for axis in swept}
-    problems += wrong + [
-        fault for fault in faults if not (fault.key[0] == "base" and unknown.intersection(fault.key[1:2]))
-    ]
+    known = [fault for fault in faults if fault.key[0] != "base" or not unknown.intersection(fault.key[1:2])]
+    problems += wrong + known
     if not problems:
         problems += tune_problems(tune, [run for run, _ in trials]) if tune else []
         first: dict[str, dict[str, Any]] = {}  # the values of the first trial with an id

@@ -164,25 +164,15 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
     return None if problems else tune, [problem.under("tune") for problem in problems]
 
 
-def unaccounted(tune: Tune, secret: bool, public: bool) -> list[str]:
-    """Return in words what keeps an epsilon of the best trial from including the search (`private_search.unmet`).
-
-    Args:
-        tune: the section ``tune``.
-        secret: whether the noise of every trial is secret.
-        public: whether validation examples belong to nobody, and not to clients.
-    """
+def unaccounted(tune: Tune, runs: Sequence[Run]) -> list[str]:
+    """Return in words what keeps an epsilon of the best of these runs from including the search (`private_search.unmet`)."""
     search, compared = tune.search, " and ".join(tune.metrics)
     guided = f"{search.name}'s {search.sampler} draws" if search and search.sampler != "random" else ""
     guided = guided or (f"{tune.scheduler.name} stops" if tune.scheduler else "")
+    secret = all(run.draws_noise and not run.repeatable for run in runs)
+    public = all(getattr(run.data.config, "VALIDATION", "") == "validation_size" for run in runs)  # and not of clients
     raw = not (public and all(name.startswith(VALIDATION) for name in tune.metrics))
     return unmet(tune.draws is not None, guided, compared if raw else "", secret)
-
-
-def secret_and_public(runs: Sequence[Run]) -> tuple[bool, bool]:
-    """Whether the noise of every trial is secret, and whether validation examples belong to nobody."""
-    secret = all(run.draws_noise and not run.repeatable for run in runs)
-    return secret, all(getattr(run.data.config, "VALIDATION", "") == "validation_size" for run in runs)
 
 
 def _draw_problems(tune: Tune, runs: Sequence[Run]) -> list[str]:
@@ -193,7 +183,7 @@ def _draw_problems(tune: Tune, runs: Sequence[Run]) -> list[str]:
         (len(accounts) > 1, "what is drawn changes the epsilon of a trial; draw what leaves noise and rounds alone"),
         (len({repr((run.seed, run.data, run.split)) for run in runs}) > 1, "what is drawn changes seed or data"),
     )
-    return [words for fails, words in conditions if fails] + unaccounted(tune, *secret_and_public(runs))
+    return [words for fails, words in conditions if fails] + unaccounted(tune, runs)
 
 
 def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:

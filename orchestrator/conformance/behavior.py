@@ -23,7 +23,7 @@ from algorithms.engine.block import trains_together
 from algorithms.interfaces import Outcome
 from algorithms.metrics.classification import are_probabilities
 from datasets import source_checks
-from datasets.components import Component
+from datasets.components import Component, complete
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SourceConfig
 from orchestrator.config.run import resolve
@@ -36,11 +36,11 @@ from orchestrator.conformance.example_runs import (
     digits,
     finished,
     inline_trial,
-    module_of,
     outputs,
 )
 from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
 from orchestrator.results.provenance import data_hash
+from orchestrator.trial.federation import content_digest
 from orchestrator.trial.metric_rows import final_metrics
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.restarts import Trial
@@ -73,9 +73,8 @@ def run_problems(slot: Slot, name: str) -> Iterator[str]:
 def undeclared_metrics(trial: Trial) -> Iterator[str]:
     """Yield the metrics of a run that no component declares."""
     table = trial.rows("rounds").to_pylist()
-    values: dict[str, Any] = final_metrics(
-        trial.run, Outcome(table, trial.state.spent, trial.data.sizes, history=trial.state.history)
-    )
+    over = Outcome(table, trial.state.spent, trial.data.sizes, history=trial.state.history)
+    values: dict[str, Any] = final_metrics(trial.run, over)
     values |= {name: value for row in table for name, value in row.items()}
     for name, value in values.items():
         in_family = isinstance(value, str) or name in BOOKKEEPING or name.startswith("guarantee")
@@ -101,7 +100,7 @@ def training_problems(slot: Slot, name: str, trial: Trial, start: list[Floats], 
 def attack_problems(name: str, trial: Trial) -> Iterator[str]:
     """Yield what is wrong with what an attack measured in a trial of two rounds: when, of what, and in which range."""
     rows = [row for row in trial.rows("attacks").to_pylist() if row["attack"] == name]
-    kinds = module_of("attacks", name).KINDS
+    kinds = complete("attacks", name).KINDS
     due = {1, 2} if {"models", "updates"} & set(kinds) else {2}
     if (rounds := {row["round"] for row in rows}) != due:
         yield f"it has measures after the rounds {sorted(rounds)} and is due after {sorted(due)}"
@@ -124,7 +123,7 @@ def model_problems(slot: Slot, name: str) -> Iterator[str]:
 
     from algorithms.core.network import Network
 
-    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    module, rng = complete(slot.folder, name), np.random.default_rng(0)
     refusals = {shape: module.shape_problem(module.Config(), shape) for shape in SHAPES}
     shape = next((shape for shape, refusal in refusals.items() if not refusal), None)
     if shape is None:
@@ -161,7 +160,7 @@ def received_updates(updates: np.ndarray, weights: np.ndarray) -> ClientUpdates:
 
 def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield where an aggregation changes its arguments or its state's shape, or returns other shapes than it must."""
-    module, rng = module_of(slot.key, name), np.random.default_rng(0)
+    module, rng = complete(slot.folder, name), np.random.default_rng(0)
     config, params = module.Config(), rng.normal(size=6).astype(np.float32)
     updates = rng.normal(size=(3, 6)).astype(np.float32)
     weights = np.asarray(module.weigh(config, np.array([10, 20, 30])))
@@ -192,7 +191,7 @@ def _not_parameters(function: str, array: np.ndarray) -> Iterator[str]:
 
 def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield where a protection adds less noise than it says, or none: the account of epsilon rests on both."""
-    module = module_of(slot.key, name)
+    module = complete(slot.folder, name)
     run = resolve(described(slot, name))
     config, params = run.privacy.config, np.zeros(6, np.float32)
     updates = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
@@ -242,7 +241,7 @@ def sent_noise(module: Any, config: Any) -> tuple[float, float]:
 
 def source_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield what is wrong with the examples that a data set loads. Raises DataError where its files are not here."""
-    module = module_of(slot.key, name)
+    module = complete(slot.folder, name)
     root = Path(os.environ.get(DATA_VARIABLE) or DATA_ROOT).expanduser()
     loaded = [module.load(module.Config(), root, False) for _ in range(2)]
     problems = source_checks.source_problems(loaded[0])
@@ -253,7 +252,7 @@ def source_problems(slot: Slot, name: str) -> Iterator[str]:
 
 def split_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield what is wrong with a partition of the digits; raises NotChecked where it needs data of another kind."""
-    module, run = module_of(slot.key, name), resolve(described(slot, name))
+    module, run = complete(slot.folder, name), resolve(described(slot, name))
     config, reasons = run.split.config, list[str]()
     for fields, source in example_sources(run.data):
         short = module.shortages(config, fields, source)
@@ -268,7 +267,7 @@ def split_problems(slot: Slot, name: str) -> Iterator[str]:
         yield f"it made {first.clients} clients instead of {fields.clients}"
     if (np.diff(first.offsets) < 1).any() or first.offsets[0] != 0 or first.offsets[-1] != len(first.train):
         yield "every client must have examples, and all of train must belong to one"
-    if _bytes(first) != _bytes(partitions[1]):
+    if len({(content_digest(data), data.groups.tobytes()) for data in partitions}) > 1:
         yield "the same seeds gave another federation"
     yield from trained_on(first, source)
 
@@ -282,9 +281,8 @@ def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
     parts = {"train": images.train, "test": images.test}
     flat = {name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y) for name, part in parts.items()}
     table = replace(images, **flat)
-    held_out = HeldOutConfig.model_validate(
-        {key: DIGITS[key] for key in ("clients", "examples_per_client", "shadow_size")}
-    )
+    sizes = {key: DIGITS[key] for key in ("clients", "examples_per_client", "shadow_size")}
+    held_out = HeldOutConfig.model_validate(sizes)
     for source in (images, table):
         people = np.random.default_rng(0).integers(0, SUBJECTS, len(source))
         named = replace(source, subjects=people, subject_names=tuple(f"person {i}" for i in range(SUBJECTS)))
@@ -311,9 +309,3 @@ def trained_on(data: Federation, source: Source) -> Iterator[str]:
         count = sum(row in members for row in rows)
         if count:
             yield f"{count} of the {len(rows)} examples in {part} are training examples of clients; no example serves twice"
-
-
-def _bytes(data: Federation) -> list[bytes]:
-    parts = (data.train, data.test, data.nonmembers, data.shadow)
-    arrays = [array for part in parts for array in (part.x, part.y)] + [data.offsets, data.groups]
-    return [array.tobytes() for array in arrays]

@@ -15,7 +15,7 @@ from algorithms.interfaces import Run
 from datasets.components import Component, complete, components
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
-from orchestrator.config.slots import SLOTS, Slot
+from orchestrator.config.slots import Slot
 from orchestrator.results.paths import Folder
 from orchestrator.trial.attack_tasks import AttackTasks
 from orchestrator.trial.client_actors import LocalClients
@@ -25,7 +25,6 @@ from orchestrator.trial.random_streams import stream
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import _sessions, prepare_session
 
-FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 # Makes an attack cheap, where it has such fields.
 SMALL = {"every": 1, "shadows": 1, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
 DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
@@ -34,11 +33,6 @@ CLOCKS = ("seconds",)  # columns that no two runs have in common
 
 class NotChecked(Exception):  # noqa: N818
     """A check could not be made, and the component may be sound all the same: the text says what it needs."""
-
-
-def module_of(key: str, name: str) -> Any:
-    """Return a component's module, completed with the defaults of its contract."""
-    return complete(FOLDERS[key], name)
 
 
 def attack(name: str) -> dict[str, Any]:
@@ -58,10 +52,10 @@ def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict
     }
     if slot is None:
         return run
-    if slot.key == "objective" and module_of(slot.key, name).MODEL:  # trains nothing else
-        run["model"] = module_of(slot.key, name).MODEL
+    if slot.key == "objective" and complete(slot.folder, name).MODEL:  # trains nothing else
+        run["model"] = complete(slot.folder, name).MODEL
     if slot.many:
-        choosing = "choices" in module_of(slot.key, name).KINDS  # who needs something to choose from
+        choosing = "choices" in complete(slot.folder, name).KINDS  # who needs something to choose from
         return run | {slot.key: [attack(name)]} | ({"clustering": "ifca"} if choosing else {})
     if len(slot.path) == 2:
         outer, inner = map(str, slot.path)
@@ -101,15 +95,13 @@ class InlineShadows(AttackTasks):
         return results
 
 
-def inline_trial(
-    base: dict[str, Any] | Run, folder: Path, data: Federation | None = None, root: Path = Path()
-) -> Trial:
+def inline_trial(base: dict[str, Any] | Run, folder: Path, data: Federation | None = None) -> Trial:
     """Return a trial of a run, or of the section ``base`` of a sweep file, that runs in this process.
 
-    It keeps its files in ``folder``; ``data`` replaces the federation that the run describes, from the data sets in ``root``.
+    It keeps its files in ``folder``; ``data`` replaces the federation that the run describes, without files.
     """
     run = base if isinstance(base, Run) else resolve(base)
-    data = data or partition_data(run, root)
+    data = data or partition_data(run, Path())
     setup = prepare_session(str(folder), run, data)
     files = Folder(folder).trial("t")
     return Trial(run, TrialContext(setup, data, LocalClients(), InlineShadows(folder / "cache"), files))

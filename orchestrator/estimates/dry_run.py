@@ -16,13 +16,11 @@ from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.config.tune_section import secret_and_public, unaccounted
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import parameters
-from orchestrator.report.context import sentences
+from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.statistics import FEWEST, least_significant
-from orchestrator.report.vocabulary import ALGORITHM
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
 
@@ -52,7 +50,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         *([answer] if isinstance(answer, str) else answer.lines),
         _power(trials),
         unrepeatable(missing),
-        *_tuned(sweep, trials),
+        *tuned_sentences(sweep.tune, [trial.run for trial in trials]),
         *(trial.run.model.module.remark(trial.run.model.config, trial.run) for trial in missing),
         *(trial.run.split.module.remark(trial.run.split.config, trial.run.data.config) for trial in missing),
         "nothing was started",
@@ -62,7 +60,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
 
 
 def _power(trials: list[TrialSpec]) -> str:
-    """What so many repetitions of a setting can show: how wide intervals are, and which differences can be significant."""
+    """What so many repetitions of a setting can show: how wide intervals are."""
     settings: dict[str, list[tuple[Repeat, float]]] = {}
     for trial in trials:
         setting = text({key: value for key, value in trial.values.items() if key not in REPEATS})
@@ -71,27 +69,7 @@ def _power(trials: list[TrialSpec]) -> str:
     runs = f"{count} {'run' if count == 1 else 'independent runs'} of a setting"
     if count < FEWEST:
         return f"{runs}: no interval over runs and no test of differences, which need {FEWEST}"
-    words = f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
-    if not any(
-        slot in trial.values or slot.removesuffix(".name") in trial.values for trial in trials for slot in ALGORITHM
-    ):
-        return words
-    return (
-        f"{words}; a difference between methods is significant from {least_significant(count):.1f} standard deviations "
-        f"between pairs, from {least_significant(count, 2):.1f} where risk and accuracy are tested (Holm)"
-    )
-
-
-def _tuned(sweep: Sweep, trials: list[TrialSpec]) -> list[str]:
-    """What the tables of a tuned sweep will say of its search: on what it chooses, and what an epsilon does not include."""
-    if sweep.tune is None:
-        return []
-    slots = [slot for trial in trials for slot in (trial.run.privacy, trial.run.training)]
-    declared = [metric for slot in slots for metric in getattr(slot.module, "METRICS", ())]
-    if not any(metric.protects for metric in declared):
-        return sentences(sweep.tune.metrics, len(trials))
-    unmet = unaccounted(sweep.tune, *secret_and_public([trial.run for trial in trials]))
-    return sentences(sweep.tune.metrics, len(trials), unmet, sweep.tune.draws)
+    return f"{runs}: the 95 % interval of a mean is ± {least_significant(count):.1f} standard deviations between runs"
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:
@@ -156,16 +134,14 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     scope = f" for {timed} of the trials" if timed < len(missing) else ""
     shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
     sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
-    remarks += [_reduced(max(ratios))] if ratios else []
+    if ratios:
+        import torch
+
+        ratio = max(ratios)
+        words = f"{ratio:.1f} x as long as in float32" if ratio > 1 else f"{100 * ratio:.0f} % of the time in float32"
+        kind = torch.backends.cpu.get_cpu_capability()
+        remarks.append(f"training in reduced precision takes {words} on this processor ({kind})")
     return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *remarks])
-
-
-def _reduced(ratio: float) -> str:
-    """What training in reduced precision costs or saves on this processor, by a step in both."""
-    import torch
-
-    words = f"{ratio:.1f} x as long as in float32" if ratio > 1 else f"{100 * ratio:.0f} % of the time in float32"
-    return f"training in reduced precision takes {words} on this processor ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def _kind(trial: TrialSpec) -> str:

@@ -20,7 +20,7 @@ from algorithms.core.network import Network
 from algorithms.engine import block, server
 from algorithms.engine import round as engine
 from algorithms.interfaces import Run
-from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates
+from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates, as_seen
 from datasets.federation import DataError, Examples, Federation
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
@@ -142,13 +142,6 @@ def in_full_precision(run: Run) -> Run:
     return replace(run, training=replace(run.training, config=config))
 
 
-def seconds_of(work: Callable[[], Any]) -> float:
-    """Return the seconds that a call takes; while other programs have the processor, they do not count."""
-    started, before = time.perf_counter(), time.process_time()
-    work()
-    return min(time.perf_counter() - started, time.process_time() - before)
-
-
 def fixed(_purpose: str, *place: int) -> np.random.Generator:
     """Return a generator that depends on the integers of ``place`` only, whatever it is for."""
     return np.random.default_rng(list(place))
@@ -176,7 +169,10 @@ class Small:
             small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
             try:
                 units, work = getattr(self, step)(small, *filter(None, [attack]))
-                seconds = seconds_of(work)
+                wall, processor = time.perf_counter(), time.process_time()
+                work()
+                # While other programs have the processor, seconds do not count.
+                seconds = min(time.perf_counter() - wall, time.process_time() - processor)
             except DataError:
                 if small is self.data:
                     raise
@@ -205,6 +201,13 @@ class Small:
         limits = {name: min(MOST_STEPS, getattr(curvature, name)) for name in ("power_steps", "probes")}
         training = replace(training, config=training.config.model_copy(update=passes))
         return replace(self.run, rounds=1, training=training, curvature=curvature.model_copy(update=limits))
+
+    @cached_property
+    def lightest(self) -> Run:
+        """The run for what a step is given and its time does not depend on: what clients and shadow models have learned."""
+        training = self.light.training.config.model_copy(update={"epochs": 1})
+        curvature = self.light.curvature.model_copy(update={"power_steps": 2, "probes": 2})
+        return replace(self.light, training=replace(self.light.training, config=training), curvature=curvature)
 
     @cached_property
     def start(self) -> Any:
@@ -239,8 +242,8 @@ class Small:
     def serve(self, data: Federation) -> Step:
         """Make the next model of what a few clients send; by client."""
         run, start, layout, everybody = self.light, self.start, self.network.layout, np.arange(data.clients)
-        inputs = self._inputs(in_small(data, data.clients, 2))
-        results = [engine.train_block(*inputs, (fixed, fixed))]
+        inputs = self._inputs(in_small(data, data.clients, 2))[1:]
+        results = [engine.train_block(self.lightest, *inputs, (fixed, fixed))]
         clients = engine.Clients([everybody], lambda models, assigned: results, layout)
 
         def work() -> None:
@@ -268,15 +271,16 @@ class Small:
 
         def make() -> None:
             observed = attack.module.observe(attack.config, updates)
-            attack.module.conclude(attack.config, SeenRound(data, observed, np.arange(data.clients), 0, fixed))
+            seen = SeenRound(data, observed, np.arange(data.clients), 0, fixed)
+            attack.module.conclude(attack.config, as_seen(attack.module, seen))
 
         return make
 
     def _audit(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks a model with shadow models that were trained for a single round, which does not count."""
         cluster = Cluster(data, 0, np.arange(data.clients))
-        jobs = counts.shadow_jobs(self.light, cluster, attack, accuracy=0.0)
-        shadows = [attack.module.train_shadow(job, data, self.network, self.light) for job in jobs]
+        jobs = counts.shadow_jobs(self.lightest, cluster, attack, accuracy=0.0)
+        shadows = [attack.module.train_shadow(job, data, self.network, self.lightest) for job in jobs]
         sent = [self.start], np.zeros(data.clients, np.int64), fixed
         model = AttackedModel(cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent)
         return lambda: attack.module.audit(attack.config, model)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.metric_names import metrics
-from orchestrator.report.data import NoResultsError, Results, read_results
-from orchestrator.report.terminal import summary_table
+from orchestrator.report.data import Results, read_results, text
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.writing import refusals, remove, write_atomically
@@ -24,15 +23,13 @@ if TYPE_CHECKING:
 
 CODE = (".py", ".jinja", ".css", ".yaml")  # files of this package that a report depends on
 
-__all__ = ["NoResultsError", "page_path", "summary_table", "write_page", "write_report"]
-
 
 def page_path(folder: Path) -> Path:
     """The file of a sweep's page, which has the sweep's name, because it is sent to others."""
     return Folder(Path(folder)).report / f"{Path(folder).name}.html"
 
 
-def write_report(folder: Path, formats: Sequence[Format] = ("png",)) -> list[Path]:
+def write_report(folder: Path, formats: Sequence[Format] = ("png",), results: Results | None = None) -> list[Path]:
     """Write the report of a sweep to ``folder``/report/, unless it is there and nothing has changed.
 
     Trials that did not finish are counted and listed. A figure is written only if its data exist, a table of differences
@@ -42,6 +39,7 @@ def write_report(folder: Path, formats: Sequence[Format] = ("png",)) -> list[Pat
     Args:
         folder: the results folder of the sweep.
         formats: the formats of the figures.
+        results: what was read from the folder just now; None: it is read.
 
     Returns:
         The files: tables, figures, and at last the page.
@@ -52,7 +50,7 @@ def write_report(folder: Path, formats: Sequence[Format] = ("png",)) -> list[Pat
     """
     target = Folder(Path(folder)).report
     with refusals(target, "could not be written"):
-        results = read_results(Path(folder))
+        results = results or read_results(Path(folder))
         formats = sorted(formats)
         inputs = {"inputs": _digest(results), "formats": formats}
         try:
@@ -94,29 +92,21 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
 
     Tables without a line are left out, except for the summary.
     """
+    from orchestrator.report import summary
     from orchestrator.report.figures.catalog import catalog, figures
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.frame import contrasts, tidy
     from orchestrator.report.front import fronts
-    from orchestrator.report.numbers import compare, published_csv, published_markdown
+    from orchestrator.report.numbers import compare, published_markdown
     from orchestrator.report.page import is_shown, page
-    from orchestrator.report.summary import (
-        attacks_markdown,
-        csv_text,
-        differences_markdown,
-        front_markdown,
-        summary_markdown,
-    )
 
     paired, compared, undominated = contrasts(results), compare(results), fronts(results)
-    frame = tidy(results, paired)
     tables = {
-        "summary.csv": csv_text(list(frame), frame.itertuples(index=False)),
-        "summary.md": summary_markdown(results, bool(paired)),
-        "attacks.md": attacks_markdown(results),
-        "front.md": front_markdown(results, undominated) if undominated else "",
-        "differences.md": differences_markdown(results, paired) if paired else "",
-        "published.csv": published_csv(compared) if compared else "",
+        "summary.csv": tidy(results, paired).map(text).to_csv(index=False, lineterminator="\n"),
+        "summary.md": summary.summary_markdown(results, bool(paired)),
+        "attacks.md": summary.attacks_markdown(results),
+        "front.md": summary.front_markdown(results, undominated) if undominated else "",
+        "differences.md": summary.differences_markdown(results, paired) if paired else "",
         "published.md": published_markdown(results, compared) if compared else "",
     }
     yield from ((name, content.encode()) for name, content in tables.items() if content)

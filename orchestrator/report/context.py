@@ -1,24 +1,20 @@
-"""What stands beside the numbers of every table: values by chance, attackers, guarantees, notes, the search."""
+"""What stands beside the numbers of every table: values by chance, attackers, guarantees, notes, the search, risks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from string import Formatter
-from typing import Any
 
-from algorithms.core.metric import ACCURACY, FAIRNESS, Metric
+from algorithms.core.metric import ACCURACY, FAIRNESS, Metric, Risk
 from algorithms.core.private_search import Draws
+from algorithms.interfaces import Run
 from attacks.interfaces import adversary
 from datasets.components import described
-from orchestrator.config.document import contents, read
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.tune_section import VALIDATION, parse_tune, unaccounted
+from orchestrator.config.tune_section import VALIDATION, Tune, unaccounted
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, lookup, text
 from orchestrator.report.statistics import estimate, number
 from orchestrator.report.vocabulary import setting_label
-from orchestrator.results.record import SECRET_NOISE
 
 DASH = "–"  # not measured
 BY_CHANCE = "(by chance)"
@@ -75,7 +71,7 @@ def shown_beside(measured: Collection[str]) -> set[str]:
 def chance_cell(setting: Setting, metric: Metric, results: Results, digits: int) -> str:
     """The mean by chance in parentheses, with a space before it; empty if it was not measured in this setting."""
     name = chance_metric(metric, results)
-    mean = estimate(setting.measured(name)).parts(digits)[0] if name and setting.measured(metric.name) else ""
+    mean = estimate(setting.measured(name)).text(digits) if name and setting.measured(metric.name) else ""
     return f" ({mean})" if mean else ""
 
 
@@ -231,9 +227,8 @@ def audited(setting: Setting) -> str:
         return ""
     if count := refuted(setting):
         return f"{REFUTED} in {count} of {len(words)} runs"
-    return (
-        "loose: the audit shows less than half of it" if set(words) == {"loose"} else "not refuted, which is no proof"
-    )
+    loose = set(words) == {"loose"}
+    return "loose: the audit shows less than half of it" if loose else "not refuted, which is no proof"
 
 
 def guarantee_lines(results: Results) -> list[str]:
@@ -243,10 +238,8 @@ def guarantee_lines(results: Results) -> list[str]:
     """
     lines = list[str]()
     for epsilon in epsilons() if protects(results) else ():
-        protected, guarantees = (
-            metric(epsilon).protects,
-            joined_by_text(results, [stated(setting, epsilon) for setting in results.settings]),
-        )
+        protected = metric(epsilon).protects
+        guarantees = joined_by_text(results, [stated(setting, epsilon) for setting in results.settings])
         lines += [f"guarantee for {protected}: {'; '.join(guarantees)}"] if guarantees else []
         if results.has(epsilon):
             lines.append(f"an epsilon for {protected} holds for the model of one trial alone: several models compose")
@@ -260,25 +253,17 @@ def trial_notes(trials: Sequence[Mapping[str, Value]]) -> list[str]:
     return [f"{notes.count(note)} of {len(trials)} trials: {note}" for note in dict.fromkeys(notes)]
 
 
-OVERRIDE = "# --set "  # how the overrides are kept, as the last lines of sweep.yaml
 TRAINING = ("loss", "train_")  # how the names of metrics on training examples begin
 
 
-def tuned_sentences(folder: Path, trials: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Lines about the search of the tuned sweep in ``folder``, by all rows of ``trials.parquet``; empty if it is not tuned."""
-    path = folder / "sweep.yaml"
-    try:
-        content = contents(path)
-        tree = read(content, str(path)).changed(overrides(content)).value
-    except ConfigError:
+def tuned_sentences(tune: Tune | None, runs: Sequence[Run]) -> list[str]:
+    """Lines about the search of a tuned sweep with these runs: on what it chooses, and what an epsilon does not include."""
+    if tune is None:
         return []
-    section, _ = parse_tune(tree.get("tune") if isinstance(tree, dict) else None)
-    if section is None:
-        return []
-    stated = any(trial.get(epsilon) is not None for trial in trials for epsilon in epsilons())
-    secret = all(SECRET_NOISE in text(trial.get("notes")) for trial in trials)
-    unmet = unaccounted(section, secret, "validation_size" in text(lookup(tree, "base.data"))) if stated else ()
-    return sentences(section.metrics, len(trials), unmet, section.draws)
+    declared = [metric for run in runs for slot in (run.privacy, run.training) for metric in slot.module.METRICS]
+    if not any(metric.protects for metric in declared):
+        return sentences(tune.metrics, len(runs))
+    return sentences(tune.metrics, len(runs), unaccounted(tune, runs), tune.draws)
 
 
 def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = (), draws: Draws | None = None) -> list[str]:
@@ -302,8 +287,55 @@ def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = (), draw
     return [*lines, f"epsilon does not include the search {over}: {'; '.join(unmet)}"] if unmet else lines
 
 
-def overrides(text: str) -> list[str]:
-    """The options ``--set`` of the run that wrote ``text``, the content of ``sweep.yaml``."""
-    lines = text.rstrip("\n").split("\n")
-    last = next((at for at, line in enumerate(reversed(lines)) if not line.startswith(OVERRIDE)), len(lines))
-    return [line.removeprefix(OVERRIDE) for line in lines[len(lines) - last :]]
+# Which risks of a sweep count, the strongest kind of attack first: declared (`Metric.risk`) before any number is seen
+
+OF_BUDGETS = Risk("", accuracies=("aggregated_accuracy", "accuracy"))
+
+
+def risks(results: Results) -> list[tuple[str, ...]]:
+    """The risks that a sweep measured, the strongest kind of attack first; those of one kind are side by side.
+
+    Of each kind the first counts that was measured, in the order that the attacks declare. A risk needs an accuracy to stand
+    beside. Without any attack, it is the budget of a guarantee, if several settings state one.
+    """
+    declared = [(entry.risk, entry.name) for entry in metrics().values() if entry.risk]
+    ranked = [(risk.rank, risk, name) for risk, name in declared if risk.rank is not None]
+    first: dict[str, tuple[str, ...]] = {}
+    for _, risk, name in sorted(ranked, key=lambda entry: entry[0]):
+        if _shows(results, name):
+            first.setdefault(risk.kind or name, (name, *risk.beside))
+    rows: list[tuple[str, ...]] = []
+    for names in first.values():
+        new = [name for name in dict.fromkeys(names) if not any(name in row for row in rows)]
+        rows.append(tuple(name for name in new if _shows(results, name) and accuracy_of(results, name)))
+    if any(rows):
+        return [row for row in rows if row]
+    stated = [name for name in epsilons() if sum(bool(setting.measured(name)) for setting in results.settings) > 1]
+    rows = [(name,) for name in stated if accuracy_of(results, name)]
+    return rows[:1]
+
+
+def main_risk(results: Results) -> tuple[str, str] | None:
+    """The first measured risk of the strongest kind of attack at hand, which the headline is about.
+
+    The kinds are in a fixed order, so the choice does not depend on what they found.
+
+    Returns:
+        Its metric, and the metric of the accuracy that belongs to it (empty if it was not measured); None if no attack has
+        such a result.
+    """
+    first = next((row[0] for row in risks(results)), "")
+    risk = metric(first).risk
+    if risk is None:
+        return None
+    return next((name for name in risk.instead if results.has(name)), first), accuracy_of(results, first)
+
+
+def accuracy_of(results: Results, name: str) -> str:
+    """The metric of the accuracy that belongs to a risk: the first measured one; empty if there is none."""
+    return next((column for column in (metric(name).risk or OF_BUDGETS).accuracies if _shows(results, column)), "")
+
+
+def _shows(results: Results, name: str) -> bool:
+    """Whether a metric has a value that is not 0."""
+    return any(abs(value) > 1e-12 for setting in results.settings for value in setting.measured(name))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,13 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from orchestrator.config import slots
+from orchestrator.config.document import KeyPathError, locate, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.metric_names import metric, metrics, ordered
 from orchestrator.report.statistics import Estimate, claims, estimate, limits
-from orchestrator.results.declared import believe
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import Folder, FolderError
-from orchestrator.results.sweeps import read_sweep, trial_rows
+from orchestrator.results.sweeps import believe, read_sweep, trial_rows
 from orchestrator.results.tables import read_table
 
 if TYPE_CHECKING:
@@ -41,20 +42,10 @@ def plain(value: Any) -> Value:
     """The Python value of a cell: NumPy values are unwrapped, JSON lists and mappings are parsed, NaN becomes None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
     if isinstance(value, str) and value[:1] in ("[", "{"):
-        try:
+        with suppress(ValueError):
             return json.loads(value)
-        except ValueError:
-            return value
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return None if math.isnan(value) else value
-    return None if str(value) in ("NaT", "<NA>") else str(value)
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def text(value: Value) -> str:
@@ -66,7 +57,7 @@ def text(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.10g}"
     if isinstance(value, list | dict):
-        return json.dumps(_round(value), sort_keys=True)
+        return json.dumps(json.loads(json.dumps(value), parse_float=_short), sort_keys=True)
     return str(value)
 
 
@@ -83,26 +74,14 @@ def sort_key(value: Value) -> tuple[Any, ...]:
 
 def lookup(config: Value, path: str) -> Value:
     """The value at a dotted key of a run, None if absent; an entry of a list is addressed by name or position."""
-    for part in path.split("."):
-        if isinstance(config, list):
-            named = {str(i): item for i, item in enumerate(config)} | {
-                item["name"]: item for item in config if isinstance(item, Mapping) and "name" in item
-            }
-            config = named.get(part)
-        else:
-            config = config.get(part) if isinstance(config, Mapping) else None
-    return config
+    with suppress(KeyPathError):
+        return value_at(config, locate(config, path.split(".")))
+    return None
 
 
-def _round(value: Value) -> Value:
-    if isinstance(value, dict):
-        return {key: _round(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_round(item) for item in value]
-    if isinstance(value, float):
-        short = float(f"{value:.10g}")
-        return int(short) if short.is_integer() else short
-    return value
+def _short(digits: str) -> float:
+    short = float(f"{float(digits):.10g}")
+    return int(short) if short.is_integer() else short
 
 
 SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "aggregation", "privacy")
@@ -128,7 +107,10 @@ def swept_settings(
     """
     values = {key: [_ran_with(row, key, configs) for row in table] for key in declared}
     keys = [key for key, column in values.items() if key in table[0] or any(value is not None for value in column)]
-    keys += [column for column in table[0] if column not in keys and _is_setting(column, table)]
+    for column in (column for column in table[0] if column not in keys):
+        varies = column in SLOT_NAMES or column in PLAIN_KEYS
+        if len({text(row[column]) for row in table}) > 1 if varies else column in SLOTS or "." in column:
+            keys.append(column)
     columns: dict[str, list[Value]] = {}
     for key in keys:
         if key != "seed":
@@ -144,21 +126,14 @@ def _ran_with(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
     return resolved if value is None or value == json.dumps(resolved) or compound else value
 
 
-def _is_setting(column: str, table: Sequence[Row]) -> bool:
-    if column in SLOT_NAMES or column in PLAIN_KEYS:
-        return len({text(row[column]) for row in table}) > 1
-    return column in SLOTS or "." in column
-
-
 def _expanded(key: str, values: list[Value]) -> dict[str, list[Value]]:
     """The column itself or, of mappings, the columns of their fields that differ and do not follow from ``name``."""
     fields = [dict(leaves(value, key)) for value in values]
     if all(set(row) == {key} for row in fields):
         return {key: values}
     fields = [{f"{key}.name": row[key]} if set(row) == {key} else row for row in fields]
-    columns = {
-        name: [row.get(name) for row in fields] for name in dict.fromkeys(name for row in fields for name in row)
-    }
+    every = dict.fromkeys(name for row in fields for name in row)
+    columns = {name: [row.get(name) for row in fields] for name in every}
     varied = {name: column for name, column in columns.items() if len(set(map(text, column))) > 1}
     names = [text(name) for name in varied.get(f"{key}.name", ())]
 
@@ -237,6 +212,7 @@ class Results:
         keys: the swept keys except the seeds of the run and of the partition, dotted.
         metrics: the final metrics of the trials, in the order of the reports.
         configs: the resolved run of every trial whose ``config.yaml`` is readable, by id.
+        facts: what the sweep's manifest says (`orchestrator.results.sweeps.write_sweep`); empty of made up results.
     """
 
     folder: Path
@@ -244,6 +220,7 @@ class Results:
     keys: tuple[str, ...]
     metrics: tuple[str, ...]
     configs: Configs
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -261,11 +238,8 @@ class Results:
 
     @cached_property
     def rounds(self) -> dict[str, list[Row]]:
-        """The rounds of the finished trials, in order, by id. Of a repeated round, the last row counts."""
-        finished = [trial for trial in self.trials if trial["status"] == "finished"]
-        tables = {trial["id"]: self.table(trial, "rounds") for trial in finished}
-        last = {ident: {row["round"]: row for row in table if "round" in row} for ident, table in tables.items()}
-        return {ident: [by_round[number] for number in sorted(by_round)] for ident, by_round in last.items()}
+        """The rounds of the finished trials, in order, by id."""
+        return {trial["id"]: self.table(trial, "rounds") for trial in self.trials if trial["status"] == "finished"}
 
     def frame(self, trial: Mapping[str, Any], name: str, needed: Collection[str] = ()) -> pd.DataFrame | None:
         """The table ``trials/<id>/<name>.parquet``; None if it is missing, empty, unreadable, or lacks a needed column."""
@@ -313,9 +287,8 @@ def read_results(folder: Path) -> Results:
     if damages := [damage for damage in damages if damage]:
         raise ConfigError(ConfigProblem(f"{damage}{REPAIRED}") for damage in damages[:NAMED])
     believe(facts["declared"])
-    declared = _mapping(facts["file"]).get("sweep")
     configs = {trial.id: _mapping(trial.config.read_text()) if trial.config.is_file() else {} for trial in trials}
-    return results(sweep.path, table, declared if isinstance(declared, Mapping) else (), configs)
+    return replace(results(sweep.path, table, facts["swept"], configs), facts=facts)
 
 
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:
@@ -323,11 +296,8 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
     table, keys = swept_settings(table, tuple(declared), configs)
     names = {name for name in table[0] if "." not in name} - NOT_RESULTS - set(keys)
     values = {name: [row[name] for row in table if row[name] is not None] for name in names}
-    measured = {
-        name
-        for name, column in values.items()
-        if name in metrics() or (column and all(isinstance(value, int | float) for value in column))
-    }
+    numeric = {name for name, cells in values.items() if cells and {*map(type, cells)} <= {bool, int, float}}
+    measured = numeric | (names & metrics().keys())
     trials = [trial for setting in settings(table, keys) for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
@@ -373,9 +343,8 @@ def counts(trials: Iterable[Row]) -> dict[str, int]:
 def rows(table: Trials) -> list[Row]:
     """The rows of a table as mappings of all its columns to plain values, with None for missing values."""
     frame: Any = table
-    if hasattr(frame, "itertuples"):
-        columns = [str(column) for column in frame.columns]
-        return [dict(zip(columns, map(plain, row), strict=True)) for row in frame.itertuples(index=False, name=None)]
+    if hasattr(frame, "to_dict"):
+        return [{name: plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
     listed = list(table)
     names = list(dict.fromkeys(name for row in listed for name in row))
     return [{name: plain(row.get(name)) for name in names} for row in listed]

@@ -16,9 +16,8 @@ from algorithms.core.metric import MINOR
 from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
 from orchestrator.report import statistics
-from orchestrator.report.context import chance_of, epsilons, shown_beside
+from orchestrator.report.context import chance_of, epsilons, main_risk, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, independent, repeat, text
-from orchestrator.report.risks import main_risk
 from orchestrator.report.vocabulary import ALGORITHM, setting_label, value_label
 
 if TYPE_CHECKING:
@@ -90,12 +89,11 @@ def tidy(results: Results, paired: Sequence[Contrast] = ()) -> pd.DataFrame:
             mean = setting.estimate(name)
             row = {"metric": name, "value": mean.mean, "low": mean.low, "high": mean.high, "n": mean.n}
             row |= swept | {"chance": chance_of(setting, name)}
-            tests = [
-                {"against": test.baseline, "difference": test.difference.mean, "p": test.p, "p_holm": test.p_holm}
-                for test in paired
-                if (test.place, test.metric) == (place, name)
-            ]
-            rows += [row | test for test in tests or [{}]]
+            tests = [test for test in paired if (test.place, test.metric) == (place, name)]
+            for test in tests:
+                row_of_test = {"against": test.baseline, "difference": test.difference.mean}
+                rows.append(row | row_of_test | {"p": test.p, "p_holm": test.p_holm})
+            rows += [] if tests else [row]
     return pd.DataFrame(rows, columns=[*results.keys, *COLUMNS])
 
 
@@ -213,10 +211,8 @@ def contrast(slot: str, label: str, base: str, common: str, name: str, method: S
     bases = independent([(run, theirs[run]) for run in both])
     mean = math.fsum(bases) / len(bases) if bases else statistics.NAN
     partitions = any(trial.get(DEAL) is not None for trial in method.trials)
-    left_out = tuple(
-        f"partition {partition}, seed {seed}" if partitions else f"seed {seed}"
-        for partition, seed in sorted(repeats - set(both), key=_in_order)
-    )
+    form = "partition {0}, seed {1}" if partitions else "seed {1}"
+    left_out = tuple(form.format(*run) for run in sorted(repeats - set(both), key=_in_order))
     difference = statistics.estimate(differences, (-width, width))
     return Contrast(slot, label, base, common, name, mean, difference, statistics.paired_test(differences), left_out)
 

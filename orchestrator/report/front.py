@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Setting, repeat, text
-from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import CONFIDENCE, FEWEST, NAN
 from orchestrator.report.vocabulary import ALGORITHM
 
@@ -92,7 +92,7 @@ def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | N
     """The front of ``settings``, of which those without a finished trial are left out; None if fewer than two are left."""
     import numpy as np
 
-    values = {place: _repetitions(setting, accuracy, risk) for place, setting in enumerate(settings)}
+    values = {place: repetitions(setting, accuracy, risk) for place, setting in enumerate(settings)}
     values = {place: rows for place, rows in values.items() if rows}
     common = sorted(set.intersection(*map(set, values.values()))) if values else []
     if len(values) < 2 or not common:
@@ -111,7 +111,7 @@ def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | N
     return Front(accuracy, risk, chosen, n, tuple(probability.tolist()), (float(hypervolume(mean)), *ends), by_chance)
 
 
-def _repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Any, tuple[float, float]]:
+def repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Any, tuple[float, float]]:
     """Accuracy and risk of each finished repetition that has both."""
     pairs = {repeat(trial): (trial.get(accuracy), trial.get(risk)) for trial in setting.finished}
     return {run: (float(x), float(y)) for run, (x, y) in pairs.items() if x is not None and y is not None}

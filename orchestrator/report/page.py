@@ -90,10 +90,8 @@ def is_shown(name: str) -> bool:
 
 def _settings(results: Results) -> Grid:
     names = main_metrics(results)
-    heads = [
-        f"{context.full_label(name)}{f' {context.BY_CHANCE}' * bool(context.chance_metric(metric(name), results))}"
-        for name in names
-    ]
+    beside = {name: f" {context.BY_CHANCE}" for name in names if context.chance_metric(metric(name), results)}
+    heads = [f"{context.full_label(name)}{beside.get(name, '')}" for name in names]
     (seeds, *columns) = summary.metric_columns(results, map(metric, names), "runs")
     return _grid(results, [seeds, *((head, cell) for head, (_, cell) in zip(heads, columns, strict=True))])
 
@@ -101,9 +99,8 @@ def _settings(results: Results) -> Grid:
 def _grid(results: Results, columns: summary.Columns) -> Grid:
     """A line for each setting: its swept values, or a word for the whole sweep, and columns of numbers."""
     swept = len(results.keys) or 1
-    head, lines = summary.by_setting(
-        results, columns if results.keys else [("setting", lambda _: summary.WHOLE), *columns]
-    )
+    whole: summary.Columns = [] if results.keys else [("setting", lambda _: summary.WHOLE)]
+    head, lines = summary.by_setting(results, [*whole, *columns])
     rows = [[*(cell or context.DASH for cell in line[:swept]), *line[swept:]] for line in lines]
     return Grid(head, rows, range(swept, len(head)))
 
@@ -150,9 +147,8 @@ def _audits(results: Results) -> list[Grid]:
 
 def _verdicts(results: Results) -> list[Grid]:
     """Every measured part of a published claim; nothing if there is none."""
-    parts = [
-        (verdict.claim["text"], part) for verdict in verdicts.of(results) for part in verdict.parts if part.effect.n
-    ]
+    judged = verdicts.of(results)
+    parts = [(verdict.claim["text"], part) for verdict in judged for part in verdict.parts if part.effect.n]
     return [Grid(verdicts.HEAD, [[claim, *verdicts.cells(part)] for claim, part in parts])] if parts else []
 
 

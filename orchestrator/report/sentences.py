@@ -14,23 +14,19 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import yaml
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
 from datasets.federation import printable
+from orchestrator.config.document import read
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report import context
+from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
 from orchestrator.report.numbers import Number, compare
-from orchestrator.report.risks import main_risk
 from orchestrator.report.statistics import FEWEST, number
 from orchestrator.report.summary import state_line
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
-from orchestrator.results.paths import Folder
-from orchestrator.results.sweeps import sweep_file
 
 KINDS = (MEMBERSHIP, SOURCE, CLIENT)
 LOWER_BOUND = "An attack that finds little proves little: another one may find more."
@@ -72,14 +68,14 @@ def sentences_of(
     """The sentences of a sweep; what is not given, the comparisons of its methods and with published numbers, is made."""
     paired = contrasts(results) if paired is None else paired
     compared = compare(results) if compared is None else compared
-    sweep, risk = sweep_file(Folder(results.folder)), headline_risk(results)
+    risk, sets = headline_risk(results), results.facts.get("sets", ())
     return Sentences(
-        question=question(results, sweep),
+        question=question(results),
         headline=headline(results, risk, paired),
         findings=(*_of_risk(results, risk), *_differences(paired)),
         verdicts=(*_claims(results), *_published(compared)),
         limits=limits(results),
-        command=command(sweep),
+        command=" ".join(["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in sets)]),
     )
 
 
@@ -124,9 +120,8 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
 
 def _without_attack(results: Results) -> str:
     """The headline of a sweep without a risk: its attacks, its epsilons, if it states any, and its accuracy."""
-    attacks = dict.fromkeys(
-        name for setting in results.settings for trial in setting.finished for name in context.attack_names(trial)
-    )
+    finished = [trial for setting in results.settings for trial in setting.finished]
+    attacks = dict.fromkeys(name for trial in finished for name in context.attack_names(trial))
     words = [f"Attacks without a risk that can be stated: {', '.join(attacks)}." if attacks else "No attack was made."]
     accuracy = next(filter(results.has, ("accuracy", "aggregated_accuracy")), "")
     for name in filter(results.has, (*context.epsilons(), accuracy)):
@@ -203,9 +198,8 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
     lines = list[str]()
     if risk and risk.accuracy:
         having = [setting for setting in risk.settings if setting.measured(risk.accuracy)]
-        lines += [
-            f"{context.capital(context.full_label(risk.accuracy))}: {_ends(results, having, risk.accuracy)}."
-        ] * bool(having)
+        label = context.capital(context.full_label(risk.accuracy))
+        lines += [f"{label}: {_ends(results, having, risk.accuracy)}."] if having else []
     declared = [(entry.name, entry.clients) for entry in metrics().values() if entry.clients]
     for name, of in [(name, of) for name, of in declared if results.has(of.worst)][:1]:
         for setting in risk.settings[:MOST] if risk else ():
@@ -214,9 +208,8 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
                 where = setting_label(results.keys, setting.values)
                 who = most_exposed(results, setting, of.column or name)
                 words = filter(None, (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"))
-                lines.append(
-                    f"{context.capital(metric(of.worst).label)}{f' ({where})' if where else ''}: {'; '.join(words)}."
-                )
+                label = context.capital(metric(of.worst).label) + (f" ({where})" if where else "")
+                lines.append(f"{label}: {'; '.join(words)}.")
     return lines
 
 
@@ -282,9 +275,8 @@ def _claims(results: Results) -> list[str]:
             where = context.capital(setting_label(results.keys, setting.values)) or "All runs"
             claim = f"{metric(audits[0].audits).label} {value_of(results, setting, audits[0].audits)} is claimed"
             values = ", ".join(f"{audit.label} {value_of(results, setting, audit.name)}" for audit in audits)
-            lines.append(
-                f"{where}: {claim}; {values}{f': {context.audited(setting)}' if context.audited(setting) else ''}."
-            )
+            verdict = context.audited(setting)
+            lines.append(f"{where}: {claim}; {values}{f': {verdict}' if verdict else ''}.")
     return lines
 
 
@@ -298,16 +290,13 @@ def _published(compared: Sequence[Number]) -> list[str]:
     return [f"{counted} (published.md)."] if compared else []
 
 
-def question(results: Results, sweep: str) -> str:
-    """The question in the text of a sweep file: its description, or in its first comment, or else one from the swept keys."""
-    try:
-        loaded: Any = yaml.safe_load(sweep)
-    except yaml.YAMLError:
-        loaded = None
-    described = loaded.get("description") if isinstance(loaded, dict) else None
-    if isinstance(described, str) and described.strip():
-        return " ".join(described.split())
-    comment = re.match(r"(?:#(?! --set ).*\S.*\n)*", sweep)
+def question(results: Results) -> str:
+    """The question in the sweep file: its description, or in its first comment, or else one from the swept keys."""
+    sweep = results.facts.get("file", "")
+    described = " ".join((read(sweep, "sweep.yaml").value or {}).get("description", "").split())
+    if described:
+        return described
+    comment = re.match(r"(?:#.*\S.*\n)*", sweep)
     words = " ".join(line.lstrip("#").strip() for line in (comment.group() if comment else "").splitlines())
     if first := re.match(r".*?\?(?=\s|$)|.*?\.(?=\s|$)|.+", words):
         return first.group()
@@ -327,11 +316,9 @@ def limits(results: Results) -> tuple[str, ...]:
         *((who, LOWER_BOUND) if who else ()),
         *(context.guarantee_lines(results) or ["no setting protects anybody by noise, so there is no guarantee"]),
         f"not measured: {missing}" if missing else "",
-        *context.tuned_sentences(results.folder, results.trials),
+        *results.facts.get("tuned", ()),
         context.partition_line(results),
-        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} finished runs, so no interval"
-        if few
-        else "",
+        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} finished runs, so no interval" * bool(few),
         "" if finished else state_line(results.trials),
         *context.trial_notes(results.trials),
     ]
@@ -340,14 +327,3 @@ def limits(results: Results) -> tuple[str, ...]:
 
 def _measured(results: Results, family: str) -> bool:
     return any(results.has(name) for name in results.metrics if metric(name).family == family)
-
-
-def command(sweep: str) -> str:
-    r"""The command that repeats a sweep from its saved file, with the overrides that it was run with.
-
-    >>> command("name: x\n# --set base.rounds=3\n")
-    'fedpriv run sweep.yaml --set base.rounds=3'
-    """
-    return " ".join(
-        ["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in context.overrides(sweep))]
-    )

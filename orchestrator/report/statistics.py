@@ -65,11 +65,16 @@ class Estimate:
         """The upper end of the interval, not above ``highest``."""
         return min(self.mean + self.half, self.highest)
 
-    def parts(self, digits: int) -> tuple[str, str]:
-        """Mean and half width as texts, such as ("0.812", "0.011"); NaN gives an empty text. Claims have their range."""
-        if self.bound == "upper":
-            return self.range(digits), ""
-        return number(self.mean, digits, self.bound), number(self.half, digits)
+    def text(self, digits: int) -> str:
+        """The mean, such as "0.812"; of claims the smallest and the largest value, rounded up. NaN gives an empty text.
+
+        >>> claims([18.76, 18.76, 22.51]).text(1)
+        '18.8 to 22.6'
+        """
+        if self.bound != "upper":
+            return number(self.mean, digits, self.bound)
+        ends = (min(self.values), max(self.values)) if self.values else ()
+        return " to ".join(dict.fromkeys(number(value, digits, self.bound) for value in ends))
 
     def cell(self, digits: int) -> tuple[str, str]:
         """What a table shows, in two parts: the mean and its interval, or the values and nothing.
@@ -79,20 +84,9 @@ class Estimate:
         >>> estimate([0.7, 0.9, 1.0], (0, 1)).cell(2)  # 0.87 + 0.38 is not possible
         ('0.87', '(0.49 to 1.00)')
         """
-        if self.bound == "upper":
-            return self.range(digits), ""
-        if self.n < FEWEST:
+        if self.bound != "upper" and self.n < FEWEST:
             return ", ".join(number(value, digits, self.bound) for value in self.values), ""
-        return number(self.mean, digits, self.bound), spread(self.mean, self.low, self.high, digits)
-
-    def range(self, digits: int) -> str:
-        """The smallest and the largest value, rounded up.
-
-        >>> claims([18.76, 18.76, 22.51]).range(1)
-        '18.8 to 22.6'
-        """
-        ends = (min(self.values), max(self.values)) if self.values else ()
-        return " to ".join(dict.fromkeys(number(value, digits, self.bound) for value in ends))
+        return self.text(digits), spread(self.mean, self.low, self.high, digits)
 
 
 def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:

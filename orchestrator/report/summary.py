@@ -5,8 +5,6 @@ Every table that somebody reads (Markdown, the page, a notebook, LaTeX, MLflow's
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,15 +82,6 @@ def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
     return value + context.chance_cell(setting, metric, results, metric.digits) + fewer
 
 
-def csv_text(head: Sequence[str], lines: Iterable[Sequence[Value]]) -> str:
-    """A CSV table with LF line ends, ten significant digits, and empty cells for missing values."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows([text(cell) for cell in line] for line in lines)
-    return buffer.getvalue()
-
-
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]], numbers: int | None = None) -> str:
     """A Markdown table. The last ``numbers`` columns are aligned to the right."""
     right = len(head) - (numbers or 0)
@@ -119,12 +108,9 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     claims = any(metric(name).bound == "upper" for name in results.metrics)
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
     blocks += [f"{READING} {CLAIMED}" if claims else READING]
-    blocks += [escape(line) for line in context.tuned_sentences(results.folder, results.trials)]
-    blocks += [
-        context.partition_line(results),
-        PAIRED if paired else "",
-        escape(context.sentence(context.adversary_sentence(results))),
-    ]
+    blocks += [escape(line) for line in results.facts.get("tuned", ())]
+    attackers = escape(context.sentence(context.adversary_sentence(results)))
+    blocks += [context.partition_line(results), PAIRED if paired else "", attackers]
     beside = context.shown_beside(results.metrics)
     for family, group in families([name for name in results.metrics if name not in beside]).items():
         blocks += [f"## {family}", context.sentence(context.guessing(((item.label, item) for item in group), results))]
@@ -133,15 +119,11 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         blocks += [escape(context.sentence(line)) for line in context.readings(results, [item.name for item in group])]
     blocks += [_guarantees(results), _section("Notes on trials", context.trial_notes(results.trials))]
     if lost := [trial for trial in results.trials if trial["status"] != "finished"]:
+        lines = []
+        for trial in lost:
+            ident, status, seed, reason = (text(trial.get(key)) for key in ("id", "status", "seed", "reason"))
+            lines.append([ident, status, *(value_label(key, trial.get(key)) for key in results.keys), seed, reason])
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
-        lines = [
-            [
-                *(text(trial.get(key)) for key in ("id", "status")),
-                *(value_label(key, trial.get(key)) for key in results.keys),
-                *(text(trial.get(key)) for key in ("seed", "reason")),
-            ]
-            for trial in lost
-        ]
         blocks += ["## Trials without a result", markdown_table(head, lines)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -195,17 +177,11 @@ FRONT_READING = (
 
 def front_cells(results: Results, front: Front) -> tuple[list[str], list[list[str]]]:
     """Headings and cells of a table of the settings on the same data, the most probable ones on the front first."""
-    entries = metric(front.accuracy), metric(front.risk)
-    head = [*key_labels(results.keys), *(entry.label for entry in entries), "on the front"]
-    lines = [
-        [
-            *(_values(results.keys, setting) or [WHOLE]),
-            *(metric_cell(setting, entry, results) for entry in entries),
-            number(share, 2) or context.DASH,
-        ]
-        for setting, share in front.ranked
-    ]
-    return head, lines
+    entries, lines = (metric(front.accuracy), metric(front.risk)), []
+    for setting, share in front.ranked:
+        cells = (metric_cell(setting, entry, results) for entry in entries)
+        lines.append([*(_values(results.keys, setting) or [WHOLE]), *cells, number(share, 2) or context.DASH])
+    return [*key_labels(results.keys), *(entry.label for entry in entries), "on the front"], lines
 
 
 def front_line(front: Front) -> str:
@@ -232,8 +208,6 @@ def front_markdown(results: Results, undominated: Sequence[Front]) -> str:
 
 Place = tuple[str, str, str]  # attack, target, metric
 AUC = "auc"
-CHOSEN = "is_"  # begins the name of the measure that says how often a variant counted
-COUNTING = "headline"  # the target of the variant that counts, whichever it is
 # Rows that repeat another one, or are chosen with a look at the result, so that they are too high.
 LEFT_OUT = ("risk", "maximum")
 CLIENT, USERS = "client_", "clients_"  # begin the targets that are single clients, and the numbers of users of models
@@ -241,15 +215,14 @@ ATTACKS_READING = (
     "The last time that each attack was made; single clients are in `attacks.parquet`. An AUC of 0.5 is guessing. "
     "Means over the finished seeds of a setting ± half the width of the 95 % interval (Student's t over seeds), or the "
     "values of one or two seeds. A seed in which nobody uses the model is left out, and the line says how many count. The "
-    "largest of many AUCs is too high by chance; an attack says itself which of its "
-    "variants counts (the share of targets for which it does), and that is chosen without a look at the attacked model."
+    "largest of many AUCs is too high by chance."
 )
 
 
 def attacks_markdown(results: Results) -> str:
     """The content of ``attacks.md``: a line for each setting, attack and target; empty if no attack has an AUC."""
     lines = [line for setting in results.settings for line in _attack_lines(results, setting)]
-    head = [*key_labels(results.keys), "attack", "on", "measure", "AUC", "counted"]
+    head = [*key_labels(results.keys), "attack", "on", "measure", "AUC"]
     blocks = [f"# {results.name}: attacks", ATTACKS_READING, markdown_table(head, lines)]
     return "\n\n".join(blocks) + "\n" if lines else ""
 
@@ -257,25 +230,18 @@ def attacks_markdown(results: Results) -> str:
 def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     """The lines of one setting, in the order in which its trials have the attacks."""
     aucs: dict[Place, list[float]] = {}
-    counted: dict[tuple[str, str], list[float]] = {}
     for trial in setting.finished:
         frame = results.last_attacks(trial, "attacks")
         for row in [] if frame is None else rows(frame):
             attack, target, measure, value = (row[name] for name in ("attack", "target", "metric", "value"))
             if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue
-            if measure.startswith(CHOSEN):  # a variant is a target of its own, or an attack of its own
-                variant = measure.removeprefix(CHOSEN)
-                place = (attack, target.replace(COUNTING, variant)) if COUNTING in target else (variant, target)
-                counted.setdefault(place, []).append(float(value))
-            elif attack not in LEFT_OUT and not target.startswith(CLIENT) and AUC in measure.split("_"):
+            if attack not in LEFT_OUT and not target.startswith(CLIENT) and AUC in measure.split("_"):
                 aucs.setdefault((attack, target, measure), []).append(float(value))
     for (attack, target, measure), values in aucs.items():
-        share = counted.get((attack, target))
         seeds = f"({len(values)} of {len(setting.finished)} seeds)" if len(values) < len(setting.finished) else ""
         auc = " ".join(filter(None, [*estimate(values, (0, 1)).cell(3), seeds]))
-        times = f"{sum(share) / len(share):.0%}" if share else ""
-        yield [*_values(results.keys, setting), attack, target, measure, auc, times]
+        yield [*_values(results.keys, setting), attack, target, measure, auc]
 
 
 # Differences between methods
@@ -300,20 +266,15 @@ def differences_markdown(results: Results, paired: list[Contrast]) -> str:
     """The content of ``differences.md``: a table for each slot, and the repetitions without a partner."""
     tested = [test for test in paired if not math.isnan(test.p)]
     sentence = f"{len(paired)} comparisons, {len(tested)} of them with a p value: {power(tested)}." if tested else ""
-    blocks = [
-        f"# {escape(results.name)}: differences between methods",
-        DIFFERENCES_READING,
-        context.partition_line(results),
-    ]
-    blocks.append(sentence or "No comparison has three pairs.")
+    blocks = [f"# {escape(results.name)}: differences between methods", DIFFERENCES_READING]
+    blocks += [context.partition_line(results), sentence or "No comparison has three pairs."]
     for slot in dict.fromkeys(test.slot for test in paired):
         lines = [difference_cells(test) for test in paired if test.slot == slot]
         blocks += [f"## {escape(key_label(slot))}", markdown_table(DIFFERENCES, lines, numbers=len(NUMBERS))]
-    left_out = [
-        f"{', '.join(filter(None, (f'{test.method} against {test.baseline}', test.setting)))}: {', '.join(test.left_out)}"
-        for test in paired
-        if test.left_out
-    ]
+    left_out = []
+    for test in (test for test in paired if test.left_out):
+        pair = ", ".join(filter(None, (f"{test.method} against {test.baseline}", test.setting)))
+        left_out.append(f"{pair}: {', '.join(test.left_out)}")
     blocks.append(_section("Left out, because a method has no result", list(dict.fromkeys(left_out))))
     return "\n\n".join(block for block in blocks if block) + "\n"
 

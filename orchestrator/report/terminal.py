@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
 from orchestrator.report import context
-from orchestrator.report.data import DEAL, Configs, Results, Setting, Trials, counts, results, rows
+from orchestrator.report.data import DEAL, Results, Setting, counts
 from orchestrator.report.frame import between
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import key_labels, value_label
@@ -20,61 +18,68 @@ from orchestrator.report.vocabulary import key_labels, value_label
 if TYPE_CHECKING:
     from rich.table import Table
 
-GAP = 2
+UNLIMITED = 10_000  # columns
 ALARM = "bold red"
 
 
-def summary_table(
-    trials: Trials,
-    swept: Iterable[str],
-    *,
-    title: str = "",
-    width: int = 100,
-    remarks: Sequence[str] = (),
-    configs: Configs = MappingProxyType({}),
-) -> Table:
+def summary_table(read: Results, width: int = 100) -> Table:
     """The summary table: one row per setting, with the mean over its seeds ± half the width of the 95 % interval.
 
     Below three seeds their values replace mean and interval. Columns that never show an interval have the mean. If the
     table is too wide, the intervals are put below the means; if that is not enough, the least important columns are left
-    out and named in the caption. A setting without a finished trial has dashes and its trials' statuses.
-
-    Args:
-        trials: the table of trials, or its rows.
-        swept: the swept keys, with or without the seed.
-        title: the title above the table.
-        width: the columns of the terminal.
-        remarks: further lines of the caption, such as `tuned_sentences`.
-        configs: the resolved runs by id.
+    out and named in the caption. A setting without a finished trial has dashes and its trials' statuses. ``width`` is that
+    of the terminal, in columns.
     """
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.text import Text
+
+    console = Console(width=UNLIMITED)
+    for layout in _layouts(_columns(read)):
+        columns, left_out, stacked = layout
+        table = _table(read, columns, stacked)
+        if Measurement.get(console, console.options, table).maximum <= width:
+            break
+    caption = Text("\n".join([*_caption(read, columns, left_out), *read.facts.get("tuned", ())]))
+    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
+    table.caption = caption
+    return table
+
+
+def _layouts(columns: list[Shown]) -> Iterator[tuple[list[Shown], list[Shown], bool]]:
+    """Yield columns to show, those left out, and whether intervals are below the means, what is easiest to read first."""
+    yield columns, [], False
+    if major := [column for column in columns if column.rank < MINOR]:
+        yield major, [column for column in columns if column.rank >= MINOR], False
+    left_out = list[Shown]()
+    while columns:
+        yield columns, left_out, True
+        left_out = [*left_out, least_important(columns)]
+        columns = [column for column in columns if column is not left_out[-1]]
+    yield columns, left_out, True
+
+
+def _table(read: Results, columns: Sequence[Shown], stacked: bool) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    read = results(Path(), rows(trials), swept, configs)
-    notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
-    fixed = [
-        [label.replace(" ", "\n"), *(value_label(key, setting.values[at]) or context.DASH for setting in read.settings)]
-        for at, (key, label) in enumerate(zip(read.keys, key_labels(read.keys), strict=True))
-    ]
-    last = [["no result", *notes]] if any(notes) else []
-    columns, left_out, stacked = _fit(read, _columns(read), width - sum(_wide(cells) + GAP for cells in fixed + last))
-    caption = Text("\n".join([*_caption(read, columns, left_out), *remarks]))
-    caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
-    style = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
-    sides = {"title_justify": "left", "caption_justify": "left"}
-    table = Table(title=Text(title) if title else None, caption=caption, **style, **sides)  # type: ignore[arg-type]
-    for cells in fixed:
-        table.add_column(cells[0])
+    sides: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), **sides)
+    table.title = Text(read.name) if read.name else None
+    for label in key_labels(read.keys):
+        table.add_column(label.replace(" ", "\n"))
     for column in columns:
         table.add_column(column.heading, justify="right", no_wrap=True)
-    for cells in last:
-        table.add_column(cells[0], style="yellow", no_wrap=True)
-    for at, setting in enumerate(read.settings, start=1):
+    notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
+    if any(notes):
+        table.add_column("no result", style="yellow", no_wrap=True)
+    for setting, note in zip(read.settings, notes, strict=True):
+        swept = [value_label(key, value) or context.DASH for key, value in zip(read.keys, setting.values, strict=True)]
         refuted = context.refuted(setting)
         styles = [ALARM if refuted and metric(column.metrics[0]).audits else "" for column in columns]
         texts = map(Text, (_cell(read, setting, column, stacked) for column in columns), styles)
-        table.add_row(*(Text(cells[at]) for cells in fixed), *texts, *(cells[at] for cells in last))
+        table.add_row(*map(Text, swept), *texts, *([note] if any(notes) else []))
     return table
 
 
@@ -92,35 +97,13 @@ def _columns(read: Results) -> list[Shown]:
     return columns
 
 
-def _fit(read: Results, columns: list[Shown], room: int) -> tuple[list[Shown], list[Shown], bool]:
-    """The columns that fit into ``room``, those that do not, and whether intervals are below the means."""
-
-    def fits(subset: Sequence[Shown], stacked: bool) -> bool:
-        cells = [[column.heading, *(_cell(read, s, column, stacked) for s in read.settings)] for column in subset]
-        return sum(map(_wide, cells)) + GAP * (len(subset) - 1) <= room
-
-    major = [column for column in columns if column.rank < MINOR]
-    for subset in (columns, major):
-        if fits(subset, stacked=False):
-            return subset, [column for column in columns if column not in subset], False
-    subset, left_out = list(columns), list[Shown]()
-    while subset and not fits(subset, stacked=True):
-        left_out.append(least_important(subset))
-        subset.remove(left_out[-1])
-    return subset, left_out, True
-
-
-def _wide(cells: Iterable[str]) -> int:
-    return max(len(line) for cell in cells for line in cell.split("\n"))
-
-
 def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
     estimates = [setting.estimate(name) for name in column.metrics]
     if not any(estimate.n for estimate in estimates):
         return context.DASH
     if len(estimates) > 1:
-        return " + ".join(estimate.parts(column.digits)[0] or context.DASH for estimate in estimates)
-    mean, interval = estimates[0].cell(column.digits) if column.interval else (estimates[0].parts(column.digits)[0], "")
+        return " + ".join(estimate.text(column.digits) or context.DASH for estimate in estimates)
+    mean, interval = estimates[0].cell(column.digits) if column.interval else (estimates[0].text(column.digits), "")
     words = " ".join(filter(None, (mean, _short(interval))))
     if stacked:
         words = words.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", "\n")
@@ -139,11 +122,8 @@ def _caption(read: Results, columns: Sequence[Shown], left_out: Sequence[Shown])
     over = f"{between(runs)} {'runs' if partitions else 'seed' if max(runs) == 1 else 'seeds'}"
     lines = [f"mean over {over} ± half the width of the 95 % interval"]
     if max(runs) < FEWEST:
-        lines = [
-            f"{over}: values or their mean, without an interval, which needs three"
-            if any(runs)
-            else "no trial has finished"
-        ]
+        few = f"{over}: values or their mean, without an interval, which needs three"
+        lines = [few if any(runs) else "no trial has finished"]
     lines[0] += "; runs on the same partition are averaged first" if partitions else ""
     lines[0] += "; only finished trials count" if any(runs) and len(counts(read.trials)) > 1 else ""
     headings = [(column.heading, metric(name)) for column in columns for name in column.metrics[:1]]

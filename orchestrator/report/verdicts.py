@@ -29,7 +29,7 @@ import yaml
 from orchestrator.report.data import Results
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.measured import Trial, differing, matches, trials_of
-from orchestrator.report.published import papers
+from orchestrator.report.numbers import papers
 from orchestrator.report.statistics import NAN, deviation, holm, p_text, quantile
 from orchestrator.report.summary import markdown_table
 
@@ -84,14 +84,12 @@ class Effect:
 
     def p_beyond(self, bound: float, above: bool) -> float:
         """The one-sided p value of the t test against a mean at ``bound``, for a mean above or below it."""
-        from scipy.stats import t
+        from scipy.special import stdtr
 
         if self.n < 2:
             return NAN
         distance, error = (self.mean - bound) * (1 if above else -1), deviation(self.values) / math.sqrt(self.n)
-        if error == 0:
-            return 0.0 if distance > 0 else 1.0
-        return float(t.sf(distance / error, self.n - 1))
+        return float(stdtr(self.n - 1, -distance / error)) if error else float(distance <= 0)
 
     @property
     def p_difference(self) -> float:
@@ -187,11 +185,8 @@ def part_effect(
     sides = [part["method"]] + ([base] if (base := part.get("baseline") or claim.get("baseline")) else [])
     chosen, notes = [], []
     for conditions in sides:
-        rows = [
-            trial
-            for trial in trials
-            if matches(trial.run, {**claim["where"], **conditions}) and matches(trial.run, reading, read=True)
-        ]
+        wanted = {**claim["where"], **conditions}
+        rows = [trial for trial in trials if matches(trial.run, wanted) and matches(trial.run, reading, read=True)]
         measured = [trial for trial in rows if trial.metrics.get(metric) is not None]
         if len(measured) < len(rows):
             notes.append(f"{len(rows) - len(measured)} trials did not measure {metric}")
@@ -209,18 +204,12 @@ def part_effect(
     for pair in pairs:
         values = [float(side[pair].metrics[metric]) for side in chosen]
         values = [math.log(value) for value in values] if log else values
-        by_partition.setdefault(pair if claim.get("over") == "seeds" else pair[0], []).append(
-            values[0] - sum(values[1:])
-        )
+        place = pair if claim.get("over") == "seeds" else pair[0]
+        by_partition.setdefault(place, []).append(values[0] - sum(values[1:]))
     printed, margin = part.get("printed", NAN), float(claim["margin"])
     printed, margin = (math.log(printed), math.log(margin)) if log else (float(printed), margin)
-    effect = Effect(
-        tuple(math.fsum(values) / len(values) for values in by_partition.values()),
-        printed,
-        margin,
-        SIDES[claim["kind"]],
-        printed if claim["kind"] == "value" else 0.0,
-    )
+    means = tuple(math.fsum(values) / len(values) for values in by_partition.values())
+    effect = Effect(means, printed, margin, SIDES[claim["kind"]], printed if claim["kind"] == "value" else 0.0)
     ids = tuple(side[pair].id for side in chosen for pair in pairs)
     return Part(claim["claim"], part["name"], "", effect, ids, tuple(dict.fromkeys(notes)))
 
@@ -270,9 +259,8 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
         names = [part.verdict for part in parts if part.reading == reading]
         tested = {name for name in names if name != NOT_TESTED} or set(names)
         partly = SUPPORTED in tested and len(tested) > 1
-        joined[reading] = (
-            IN_PART if partly else SUPPORTED if SUPPORTED in tested else min(tested, key=WEAKEST_FIRST.index)
-        )
+        weakest = min(tested - {SUPPORTED}, key=WEAKEST_FIRST.index, default=SUPPORTED)
+        joined[reading] = IN_PART if partly else weakest
     return joined
 
 
@@ -338,41 +326,22 @@ def cells(part: Part) -> list[str]:
     values = ", ".join(f"{value:+.3f}" for value in effect.values) if effect.n < FEWEST_PAIRS else ""
     measured = values or f"{effect.mean:+.3f} ({effect.mean - half:+.3f} to {effect.mean + half:+.3f})"
     printed = "" if math.isnan(effect.printed) else f"{effect.printed:+.4g}"
-    return [
-        part.name,
-        part.reading,
-        printed,
-        measured,
-        f"{effect.margin:.3g}",
-        str(effect.n),
-        p_text(part.p_holm),
-        part.verdict,
-    ]
+    tested = f"{effect.margin:.3g}", str(effect.n), p_text(part.p_holm)
+    return [part.name, part.reading, printed, measured, *tested, part.verdict]
 
 
 def as_json(judged: Sequence[Verdict]) -> str:
     """Every part of every claim, with all of its numbers, as JSON."""
     import pandas as pd
 
-    rows = [
-        {name: verdict.claim.get(name) for name in ("claim", "text", "source", "kind", "metric")}
-        | {
-            "part": part.name,
-            "reading": part.reading,
-            "verdict": part.verdict,
-            "verdict_of_claim": verdict.readings[part.reading],
-        }
-        | {
-            "effect": part.effect.mean,
-            "half": part.effect.half(),
-            "half_90": part.effect.half(0.9),
-            "p_holm": part.p_holm,
-        }
-        | {"pairs": part.effect.n, "pairs_needed": part.effect.pairs_needed, "printed": part.effect.printed}
-        | {"margin": part.effect.margin, "trials": part.trials, "notes": part.notes}
-        for verdict in judged
-        for part in verdict.parts
-    ]
+    rows = []
+    for verdict, part in ((claim, part) for claim in judged for part in claim.parts):
+        effect, row = part.effect, {it: verdict.claim.get(it) for it in ("claim", "text", "source", "kind", "metric")}
+        row |= {"part": part.name, "reading": part.reading, "verdict": part.verdict}
+        row |= {"verdict_of_claim": verdict.readings[part.reading], "effect": effect.mean, "half": effect.half()}
+        row |= {"half_90": effect.half(0.9), "p_holm": part.p_holm, "pairs": effect.n}
+        row |= {"pairs_needed": effect.pairs_needed, "printed": effect.printed, "margin": effect.margin}
+        rows.append(row | {"trials": part.trials, "notes": part.notes})
     return str(pd.DataFrame(rows).to_json(orient="records", indent=1, double_precision=15)) + "\n"
 
 

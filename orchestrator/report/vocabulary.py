@@ -102,9 +102,7 @@ def method_label(keys: Sequence[str], values: Sequence[Value]) -> str:
 def palette(keys: Sequence[str], values: Sequence[Sequence[Value]]) -> list[str]:
     """A color for each combination of values: what its components declare, the same in every sweep, or the next free one."""
     declared = [_color(dict(zip(keys, combination, strict=True))) for combination in values]
-    free = [color for color in PALETTE if color not in {PALETTE[at] for at in declared if at is not None}] or list(
-        PALETTE
-    )
+    free = [color for at, color in enumerate(PALETTE) if at not in declared] or list(PALETTE)
     rest = iter(free * len(values))
     return [next(rest) if at is None else PALETTE[at] for at in declared]
 

@@ -52,11 +52,6 @@ def origin(device: str) -> dict[str, str]:
     return named | {"commit": commit() or "unknown", "host": host, "device": device}
 
 
-def own_code_hash() -> str:
-    """The hash of all own code in this process; empty if there is none. Caches of trained models depend on it."""
-    return own_code.installed().state
-
-
 class Hashes:
     """The hashes of what a sweep's numbers depend on besides its configuration, of which alone a trial's id is made.
 
@@ -69,7 +64,7 @@ class Hashes:
 
     @cached_property
     def _code(self) -> str:
-        digest = hashlib.blake2b(own_code_hash().encode(), digest_size=8)
+        digest = hashlib.blake2b(own_code.installed().state.encode(), digest_size=8)
         for path in (file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))):
             digest.update(path.name.encode() + path.read_bytes())
         return digest.hexdigest()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results.declared import declared
+from pydantic import TypeAdapter
+
+from algorithms.core.metric import Metric
+from datasets import outside
+from datasets.components import Preset, complete, components, own_components
+from datasets.outside import Declaration, room
+from orchestrator.config.slots import SLOTS
 from orchestrator.results.log import (
     MANIFEST,
     DamageError,
@@ -29,14 +36,27 @@ from orchestrator.results.writing import write_atomically
 Row = dict[str, Any]
 
 
-def write_sweep(folder: Folder, name: str, text: str, plan: Iterable[Row]) -> list[str]:
+def write_sweep(
+    folder: Folder,
+    name: str,
+    text: str,
+    plan: Iterable[Row],
+    swept: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    tuned: Sequence[str] = (),
+) -> list[str]:
     """Write what a claimed folder says of its sweep; ``sweep.yaml`` and ``trials.parquet`` follow from it.
+
+    Its facts are an ``id``, what components from outside declare (``declared``), the ``file``, the ``trials`` and the rest.
 
     Args:
         folder: the folder.
         name: the name of the sweep.
-        text: the sweep file, with overrides as comments.
+        text: the sweep file, without overrides.
         plan: what is known of every trial before it runs: ``id``, components, seed, rounds and swept values.
+        swept: the swept keys, dotted, in the order of the file.
+        sets: the overrides, as ``key=value``.
+        tuned: sentences on the search that chooses among the trials.
 
     Returns:
         Sentences on what was damaged. Raises WriteError.
@@ -48,8 +68,10 @@ def write_sweep(folder: Folder, name: str, text: str, plan: Iterable[Row]) -> li
         pass
     except DamageError as error:
         notes.append(f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew")
-    Log(folder.path, name).finish({"id": identity, "file": text, "declared": declared(), "trials": list(plan)})
-    write_atomically(folder.sweep, text.encode())
+    facts = {"id": identity, "file": text, "sets": sets, "swept": swept, "tuned": tuned, "declared": declared()}
+    Log(folder.path, name).finish(facts | {"trials": list(plan)})
+    overrides = "".join(f"\n# --set {change}" for change in sets)
+    write_atomically(folder.sweep, f"{text.rstrip(chr(10))}{overrides}\n".encode())
     write_trials(folder)
     return notes
 
@@ -60,14 +82,14 @@ def write_trials(folder: Folder) -> None:
 
 
 def read_sweep(folder: Folder) -> Manifest:
-    """The manifest of a sweep: its facts are ``id``, ``file``, ``declared`` and ``trials``.
+    """The manifest of a sweep, whose facts are those of `write_sweep`.
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
         DamageError: the manifest is not what was saved.
     """
     manifest = read_manifest(folder.path)
-    if not {"id", "file", "declared", "trials"} <= manifest.facts.keys():
+    if not {"id", "swept", "declared", "trials"} <= manifest.facts.keys():
         raise FileNotFoundError(folder.manifest)
     return manifest
 
@@ -84,13 +106,6 @@ def content_hash(folder: Folder) -> str:
     for file in filter(Path.is_file, (folder.table, *sweep_files(folder))):
         digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
     return digest.hexdigest()
-
-
-def sweep_file(folder: Folder) -> str:
-    """The text of a sweep's file; empty if the folder holds no sweep, or a damaged one."""
-    with suppress(FileNotFoundError, DamageError):
-        return str(read_sweep(folder).facts["file"])
-    return ""
 
 
 def trial_rows(folder: Folder) -> list[Row]:
@@ -132,3 +147,33 @@ def damages_of(sweep: Folder) -> Iterator[DamageError]:
     folders += [(path, trial.id) for trial in sweep.trials() for path in (trial.path, trial.state)]
     folders += [(entry, entry.name) for entry in sorted(sweep.cache.glob("*"))]
     yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))
+
+
+# What components from outside the checkout say of themselves is kept with the results as plain data: a report runs no code but
+# ours, and the code of an own component may be gone or have changed when a report is written.
+
+
+def declared() -> list[dict[str, Any]]:
+    """What the components from outside declare in this process, by the names of `Declaration`, as JSON has it."""
+    entries = []
+    for folder in (slot.folder for slot in SLOTS):
+        for name in sorted(components(folder).keys() - set(own_components(folder))):
+            module = complete(folder, name)
+            entry = {"room": room(folder), "name": name, "LABEL": module.LABEL}
+            entry |= {"METRICS": [asdict(metric) for metric in module.METRICS]}
+            entry |= {"PRESETS": {preset: fixed.label for preset, fixed in module.PRESETS.items()}}
+            if folder == "attacks":
+                entry |= {"KINDS": module.KINDS, "SEES": module.SEES, "ADVERSARY": module.ADVERSARY}
+            entries.append(entry)
+    plain: list[dict[str, Any]] = json.loads(json.dumps(entries, default=lambda value: value.item()))
+    return plain
+
+
+def believe(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Let reports describe components from outside as they were when results were made."""
+    declarations = []
+    for entry in entries:
+        metrics = TypeAdapter(tuple[Metric, ...]).validate_python(entry["METRICS"])
+        presets = {name: Preset(label, {}) for name, label in entry["PRESETS"].items()}
+        declarations.append(Declaration(**{**entry, "METRICS": metrics, "PRESETS": presets}))
+    outside.declare(declarations)

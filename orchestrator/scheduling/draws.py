@@ -40,7 +40,7 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
             facts = read_sweep(folder).facts
         except DamageError as error:  # it may have ended, and then no other trial may be drawn
             raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
-        if facts["file"] != sweep.kept:
+        if (facts["file"], facts["sets"]) != (sweep.text, list(sweep.sets)):
             sentence = f"{folder.path} holds a search by another sweep file, which stands; give the sweep another name"
             raise ConfigError([ConfigProblem(sentence, file="--results")])
         for row in facts["trials"]:

@@ -76,11 +76,8 @@ class Driver(tune.Trainable):
             data = ray.get(self._data[1])
             run = settled(run, data)
             setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
-            origin = self.trial_config.identity.hashes
-            context = TrialContext(
-                setup, data, self.clients, self.shadows, self.folder, origin=origin, cache=sweep.cache
-            )
-            self.trial = Trial(run, context)
+            kept: dict[str, Any] = {"origin": self.trial_config.identity.hashes, "cache": sweep.cache}
+            self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, **kept))
         return self.trial
 
     def step(self) -> dict[str, Any]:

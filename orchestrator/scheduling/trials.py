@@ -1,19 +1,26 @@
-"""The trials of a sweep, and what Tune and the results folder are told of them."""
+"""The trials of a sweep, what Tune and the results folder are told of them, and what the folder holds of them already."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from algorithms.interfaces import Run
 from orchestrator.cluster.placement import Placement
+from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.run import trial_id
 from orchestrator.config.slots import chosen_components
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.results.record import TrialIdentity
+from orchestrator.config.tune_section import Tune
+from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
+from orchestrator.results.paths import Folder
+from orchestrator.results.provenance import Hashes, differences
+from orchestrator.results.record import TrialIdentity, drew_secret_noise, has_ended, read_record
+from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
+from orchestrator.trial.saved import begun_with
 
 TUNE_FOLDER = ".fedpriv-tune"
 
@@ -78,11 +85,8 @@ def plan(trials: list[TrialSpec]) -> list[dict[str, Any]]:
     """What is known of every trial before it runs: id, component of every slot, attacks, seed, rounds, swept keys."""
     rows, words = [], _words(trials)
     for trial in trials:
-        slots = {
-            ".".join((*map(str, key), "name")): component.name
-            for key, component in chosen_components(trial.run)
-            if key[0] != "attacks"
-        }
+        chosen = [(key, component.name) for key, component in chosen_components(trial.run) if key[0] != "attacks"]
+        slots = {".".join((*map(str, key), "name")): name for key, name in chosen}
         attacks = ",".join(attack.name for attack in trial.run.attacks)
         row: dict[str, Any] = {"id": trial.id, **slots, "attacks": attacks or None}
         row |= {"seed": trial.run.seed, "rounds": trial.run.rounds}
@@ -100,3 +104,116 @@ def _words(trials: list[TrialSpec]) -> set[str]:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         kinds.setdefault(key, set()).add(float if number else type(value))
     return {key for key, types in kinds.items() if len(types) > 1 or types & {dict, list, tuple}}
+
+
+# What the sweep's folder holds already: what is complete, what ran with other code or data, what is damaged
+
+REPEAT = "--repeat-changed"
+SECRET = (
+    "; the trial's noise was secret, so it cannot be repeated: restore the file from a copy, or delete the folder {} to "
+    "draw new noise"
+)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The trials of a sweep before this run, by their ids.
+
+    Attributes:
+        complete: those that have a result.
+        changed: those among them that ran with other code or data than today's, with what differs.
+        begun: unfinished ones that began with other code or data: they begin anew.
+        damaged: what is damaged of trials that run again.
+        repeat: whether the changed trials are to run again.
+    """
+
+    complete: frozenset[str]
+    changed: Mapping[str, Sequence[str]]
+    begun: Mapping[str, Sequence[str]]
+    damaged: Mapping[str, DamageError]
+    repeat: bool = False
+
+    def again(self) -> set[str]:
+        """The ids of the trials whose results are given up."""
+        return {*self.begun, *self.damaged, *(self.changed if self.repeat else ())}
+
+    def remaining(self, trials: Sequence[TrialSpec]) -> list[TrialSpec]:
+        """The trials to run, in the order of the sweep."""
+        over = self.complete - self.again()
+        return [trial for trial in trials if trial.id not in over]
+
+    def sentences(self, total: int) -> list[str]:
+        """Say what the earlier results of the sweep's ``total`` trials are, before anything runs."""
+        sentences = []
+        if self.changed:
+            then = "and run again" if self.repeat else f"and their results stand; {REPEAT} runs them again"
+            sentences.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
+        if self.begun:
+            other = _other(self.begun)
+            sentences.append(f"{len(self.begun)} unfinished trials were begun with {other}, and begin anew")
+        return sentences
+
+    def planned(self) -> list[str]:
+        """Say what a run would do about damaged results."""
+        return [f"{damage}: a run would set its trial aside and run it again" for damage in self.damaged.values()]
+
+    def set_back(self, folder: Folder) -> list[str]:
+        """Set damaged trials aside, delete what runs again with other code or data, and say so. The folder is claimed.
+
+        Raises:
+            WriteError: something could not be renamed or deleted.
+        """
+        sentences = []
+        for trial, damage in self.damaged.items():
+            aside = quarantine(folder.trial(trial).path)
+            sentences.append(f"{damage}: its folder is set aside as {aside.name}, and the trial runs again")
+        others = self.again() - self.damaged.keys()
+        for trial in others:
+            remove_folder(folder.trial(trial).path)
+        if others:  # cached models of attacks may have been trained by the code that has changed
+            remove_folder(folder.cache)
+        return sentences
+
+
+def earlier_results(
+    folder: Folder,
+    trials: Sequence[TrialSpec],
+    hashes: Hashes,
+    tune: Tune | None = None,
+    repeat: bool = False,
+    drawing: bool = False,
+) -> Earlier:
+    """Compare what a results folder, which need not exist, holds with the trials, the code and the data of today.
+
+    Trials that ran with other code or data ``repeat`` or not; a search that is ``drawing`` may still draw further ones.
+
+    Raises:
+        ConfigError: a damaged trial drew secret noise, so running it again would give other results.
+    """
+    specs = {trial.id: trial for trial in trials}
+    present = [trial for trial in folder.trials() if trial.id in specs or drawing]
+    records = {trial.id: read_record(trial) or {} for trial in present}
+    damages = in_parallel(lambda trial: damage_of(trial.path, trial.id), present)
+    found = [(trial.id, damage) for trial, damage in zip(present, damages, strict=True) if damage]
+    damaged = {trial: damage for trial, damage in found if not records[trial] or has_ended(records[trial], tune)}
+    lost = [
+        ConfigProblem(f"{damage}{SECRET.format(folder.trial(trial).path)}", file="--results")
+        for trial, damage in damaged.items()
+        if (drew_secret_noise(folder.trial(trial)) if trial not in specs else not specs[trial].run.repeatable)
+    ]
+    if lost:
+        raise ConfigError(lost)
+    complete = frozenset(trial for trial in specs if has_ended(records.get(trial, {}), tune)) - damaged.keys()
+    now = {trial: hashes.origin(spec.run) for trial, spec in specs.items() if trial in records}
+    recorded = {trial: records[trial]["origin"] for trial in complete}
+    begun = {trial: begun_with(folder.trial(trial)) for trial in now if trial not in complete}
+    return Earlier(complete, _changed(recorded, now), _changed(begun, now), damaged, repeat)
+
+
+def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    changed = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
+    return {trial: names for trial, names in changed.items() if names}
+
+
+def _other(changed: Mapping[str, Sequence[str]]) -> str:
+    return "other " + " and ".join(sorted({name for names in changed.values() for name in names}))

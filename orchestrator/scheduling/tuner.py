@@ -65,9 +65,8 @@ class StoppingScheduler(FIFOScheduler):
         common["grace_period"] = chosen.grace_period
         if isinstance(chosen, Asha):
             # One round more than the longest trial has, so that the scheduler does not stop that trial in its last round.
-            self.inner: Any = AsyncHyperBandScheduler(
-                max_t=longest + 1, reduction_factor=chosen.reduction_factor, **common
-            )
+            common |= {"max_t": longest + 1, "reduction_factor": chosen.reduction_factor}
+            self.inner: Any = AsyncHyperBandScheduler(**common)
         else:  # an infinite time slice, so that the rule never pauses a trial, which would have to be resumed later
             self.inner = MedianStoppingRule(min_samples_required=chosen.fewest, min_time_slice=FOREVER, **common)
         self.last: dict[str, tuple[int, float]] = {}

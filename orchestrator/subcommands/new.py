@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,27 +19,22 @@ HELP = "look at your own data and write a sweep for them that runs as it is"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "file",
         type=Path,
         metavar="DATA",
         help="a table (.csv, .tsv, .parquet, .arrow, a folder by save_to_disk), arrays (.npz, .safetensors) or a folder "
         "of images",
     )
-    parser.add_argument(
-        "--label", metavar="COLUMN", help="the column with the class; of arrays, the array (default: y)"
-    )
-    parser.add_argument("--client", metavar="COLUMN", help="the column that says whose it is (default: nobody)")
-    parser.add_argument("--group", metavar="COLUMN", help="the column with the client's group")
-    parser.add_argument(
-        "--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient"
-    )
-    parser.add_argument("--drop-unlabeled", action="store_true", help="of a table, leave out the rows without a label")
-    parser.add_argument(
-        "--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for"
-    )
-    parser.add_argument("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
-    parser.add_argument("--force", action="store_true", help="replace the sweep file if there is one")
+    add("--label", metavar="COLUMN", help="the column with the class; of arrays, the array (default: y)")
+    add("--client", metavar="COLUMN", help="the column that says whose it is (default: nobody)")
+    add("--group", metavar="COLUMN", help="the column with the client's group")
+    add("--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient")
+    add("--drop-unlabeled", action="store_true", help="of a table, leave out the rows without a label")
+    add("--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for")
+    add("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
+    add("--force", action="store_true", help="replace the sweep file if there is one")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -57,10 +51,8 @@ def execute(options: argparse.Namespace) -> int:
     elif os.path.lexists(output) and not options.force:
         sentence = f"{output} exists already; name another file, or add --force to replace it"
         problems.append(ConfigProblem(sentence, file="--output"))
-    elif not os.access(output.absolute().parent, os.W_OK):
-        problems.append(
-            ConfigProblem(f"{output.absolute().parent} is no folder that can be written to", file="--output")
-        )
+    elif not os.access(parent := output.absolute().parent, os.W_OK):
+        problems.append(ConfigProblem(f"{parent} is no folder that can be written to", file="--output"))
     source: Path = options.file.expanduser()
     try:
         names = ("label", "client", "group", "subject", "layout", "drop_unlabeled")
@@ -82,36 +74,31 @@ def execute(options: argparse.Namespace) -> int:
 
 def _problem(sentence: str) -> ConfigProblem:
     """The problem for a sentence that may begin with the option, or the field of a source, that it is about."""
-    from orchestrator.config.errors import ConfigProblem
+    from orchestrator.config.errors import ConfigProblem, keyed
 
-    place, colon, rest = sentence.partition(": ")
-    if not colon or " " in place or not place.startswith(("--", "data.")):
+    if sentence.startswith("--"):
+        option, _, rest = sentence.partition(": ")
+        return ConfigProblem(rest, file=option)
+    key, rest = keyed(sentence)
+    if key[:1] != ("data",):
         return ConfigProblem(sentence, file="new")
-    if place.startswith("--"):
-        return ConfigProblem(rest, file=place)
-    return ConfigProblem(rest, () if place == "data.path" else ("base", *place.split(".")), "new")
+    return ConfigProblem(rest, () if key == ("data", "path") else ("base", *key), "new")
 
 
 def _write(text: str, output: Path) -> Sweep:
-    """Check the sweep where it will be, as ``fedpriv run`` would, and write it; nothing is left of one that is refused."""
+    """Check the sweep as ``fedpriv run`` would, and write it; nothing is written of one that is refused."""
     from orchestrator.cluster.data_checks import data_problems
     from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.config.sweep_file import load_sweep
+    from orchestrator.config.sweep_file import parse_sweep
+    from orchestrator.results.writing import WriteError, write_atomically
 
-    draft = output.with_name(f".{output.name}.new")
     try:
-        draft.unlink(missing_ok=True)
-        with open(draft, "x", encoding="utf-8") as file:  # a link in its place is not followed
-            file.write(text)
-        sweep = load_sweep(draft)
+        sweep = parse_sweep(text, output)
         if problems := data_problems(sweep, download=False):
             raise ConfigError(problems)
-        draft.replace(output)
+        write_atomically(output, text.encode())
     except ConfigError as refusal:
         raise ConfigError(replace(problem, file="new", line=None) for problem in refusal.problems) from refusal
-    except OSError as error:
-        raise ConfigError([ConfigProblem(f"{output} cannot be written: {error.strerror}", file="--output")]) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-    return replace(sweep, path=output)
+    except WriteError as error:
+        raise ConfigError([ConfigProblem(str(error), file="--output")]) from error
+    return sweep

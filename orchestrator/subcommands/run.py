@@ -12,11 +12,10 @@ HELP = "run a sweep, or resume it where it stopped"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("sweep", type=Path, metavar="SWEEP.yaml")
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="folder for the results (default: results)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("sweep", type=Path, metavar="SWEEP.yaml")
+    add("--results", type=Path, default=Path("results"), help="folder for the results (default: results)")
+    add(
         "--set",
         action="append",
         default=[],
@@ -24,27 +23,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="sets",
         help="override a value of the sweep file",
     )
-    parser.add_argument(
+    add(
         "--address",
         help="a Ray cluster: HOST:PORT, auto or local (default: RAY_ADDRESS, else the cluster that `ray start` has "
         "started on this machine, else a Ray of its own)",
     )
-    parser.add_argument(
-        "--tracking-uri", help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)"
-    )
-    parser.add_argument(
+    add("--tracking-uri", help="an MLflow server (default: MLFLOW_TRACKING_URI, else a file beside the results)")
+    add(
         "--print-config", action="store_true", help="print every trial with all defaults as a sweep file; start nothing"
     )
-    parser.add_argument(
-        "--log-models", action="store_true", help="also send each trial's trained models to MLflow, one for each group"
-    )
-    parser.add_argument(
+    add("--log-models", action="store_true", help="also send each trial's trained models to MLflow, one for each group")
+    add(
         "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
     )
-    parser.add_argument(
-        "--repeat-changed", action="store_true", help="run trials again that ran with other code or data than today's"
-    )
-    parser.add_argument(
+    add("--repeat-changed", action="store_true", help="run trials again that ran with other code or data than today's")
+    add(
         "--new-store",
         action="store_true",
         help="rename the mlflow.db beside the results, and fill a new one from the results of all sweeps there",
@@ -53,12 +46,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
-    if options.print_config:
-        from orchestrator.config.sweep_file import load_sweep, resolved_trials
+    from orchestrator.config.sweep_file import load_sweep, resolved_trials
 
-        print(resolved_trials(load_sweep(options.sweep, options.sets)), end="")
+    sweep = load_sweep(options.sweep, options.sets)
+    if options.print_config:
+        print(resolved_trials(sweep), end="")
         return FINISHED
-    from orchestrator.commands import Choices, run
+    from orchestrator.commands import Choices, run_sweep
 
     flags = options.dry_run, options.repeat_changed, options.log_models, options.new_store
-    return run(options.sweep, options.sets, Choices(options.results, options.address, options.tracking_uri, *flags))
+    return run_sweep(sweep, Choices(options.results, options.address, options.tracking_uri, *flags))

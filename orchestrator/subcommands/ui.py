@@ -13,11 +13,10 @@ REMEDY = "`fedpriv run SWEEP.yaml --new-store` renames mlflow.db and fills a new
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "results", nargs="?", type=Path, default=Path("results"), help="the results folder (default: results)"
-    )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=5000)
+    add = parser.add_argument
+    add("results", nargs="?", type=Path, default=Path("results"), help="the results folder (default: results)")
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=5000)
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 from orchestrator.results.paths import Folder
@@ -12,26 +11,17 @@ from orchestrator.results.record import write_record
 from orchestrator.results.writing import write_atomically
 
 MOST_LINES = 5  # trials that fail together mostly fail for one reason
-MOST_NAMED = 3  # of the largest processes
 MOST_LETTERS = 200  # of a reason; error.txt has all of it
 LESS_AT_ONCE = "lower resources.client_actors or resources.concurrent_trials"
 
-# From what a reason says to what usually helps. The first line that is found in it counts.
+# From what a reason says to the setting that usually helps. The first line that is found in it counts.
 CAUSES = (
-    (r"CUDA out of memory|OutOfMemoryError: CUDA|CUDNN_STATUS_ALLOC_FAILED",
-     "the GPU's memory is full: lower resources.clients_per_gpu"),
-    (r"CUDA error|CUDA driver|NVIDIA driver|no CUDA",
-     "the GPU cannot be used: look at `nvidia-smi` there, or set base.training.device to cpu"),
-    (r"No space left|[Dd]isk quota", "the disk is full: make room (`fedpriv clean` removes what can be trained again)"),
-    (r"OutOfMemory|MemoryError|[Cc]annot allocate memory|can't allocate memory|memory pressure|out of memory",
-     f"the memory is full: {LESS_AT_ONCE}"),
+    (r"CUDA out of memory|OutOfMemoryError: CUDA|CUDNN_STATUS_ALLOC_FAILED", "lower resources.clients_per_gpu"),
+    (r"No space left|[Dd]isk quota", "make room: `fedpriv clean` removes what can be trained again"),
+    (r"OutOfMemory|MemoryError|[Cc]an(no|')t allocate memory|memory pressure|out of memory", LESS_AT_ONCE),
     (r"process died|ActorDied|WorkerCrashed|SIGKILL|unexpected system error|died unexpectedly|node .* died",
-     f"a process was killed, mostly by the system for lack of memory (`dmesg` tells): {LESS_AT_ONCE}"),
+     f"mostly the system kills a process for lack of memory (`dmesg` tells): {LESS_AT_ONCE}"),
     (r"\b[Nn]a[Nn]\b|not finite|infinite|diverge", "lower base.training.lr, or clip the updates"),
-    (r"FileNotFoundError|No such file", "a file is missing where the trial ran: all nodes need the data at the same path"),
-    (r"PermissionError|Permission denied", "the process may not use that file: look at its owner"),
-    (r"ModuleNotFoundError|ImportError|cannot import", "a package is missing where the trial ran: see docs/cluster.md"),
-    (r"TimeoutError|none finished within", "raise resources.timeout_seconds, or have less run at once"),
 )  # fmt: skip
 
 
@@ -90,7 +80,7 @@ def advice(reason: str) -> str:
     """What usually helps against the reason why a trial has no result; empty where nothing is known.
 
     >>> advice("OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
-    "the GPU's memory is full: lower resources.clients_per_gpu"
+    'lower resources.clients_per_gpu'
     """
     return next((helps for pattern, helps in CAUSES if re.search(pattern, reason)), "")
 
@@ -99,9 +89,7 @@ def killed_for_memory(text: str) -> str:
     """Why a process is gone that Ray, which says ``text`` of it, ended for lack of memory; empty for another reason."""
     if not re.search(r"running low on memory|OutOfMemoryError", text):
         return ""
-    users = re.findall(r"^\d+\t([\d.]+)\t(\S.*)$", text.partition("memory users:")[2], re.MULTILINE)[:MOST_NAMED]
-    largest = [f"{' '.join(PurePath(word).name for word in command.split()[:2])} {size} GB" for size, command in users]
-    return f"Ray ended it, for the node was out of memory{'; the largest: ' * bool(largest)}{', '.join(largest)}"
+    return "Ray ended it, for the node was out of memory"
 
 
 def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:
@@ -112,11 +100,7 @@ def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Map
         reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
         sentence = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
         log = folder.trial(row["id"]).error
-        parts = (
-            f"{titles[row['id']]}  {row['status']}: {sentence}",
-            advice(reason),
-            f"log: {log}" if log.exists() else "",
-        )
+        parts = f"{titles[row['id']]}  {row['status']}: {sentence}", advice(reason), f"log: {log}" * log.exists()
         lines.append("; ".join(filter(None, parts)))
     if len(without) > MOST_LINES:
         lines.append(f"and {len(without) - MOST_LINES} more trials without a result, see {folder.table}")

@@ -167,15 +167,8 @@ def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str]
 def _chart(accuracy: str, risk: str) -> dict[str, Any]:
     title = f"{full_label(risk)} against {full_label(accuracy)}"
     x, y = ({"key": metric_key(name), "type": "METRIC"} for name in (accuracy, risk))
-    chart = {
-        "type": "SCATTER",
-        "uuid": title,
-        "metricSectionId": TRADE_OFF,
-        "displayName": title,
-        "xaxis": x,
-        "yaxis": y,
-    }
-    return {**chart, "deleted": False, "isGenerated": False, "runsCountToCompare": 100}
+    chart = {"type": "SCATTER", "uuid": title, "metricSectionId": TRADE_OFF, "displayName": title, "xaxis": x}
+    return {**chart, "yaxis": y, "deleted": False, "isGenerated": False, "runsCountToCompare": 100}
 
 
 def _section(name: str) -> str:

@@ -19,7 +19,7 @@ from mlflow.entities import Dataset, Metric
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import full_label, guessing
-from orchestrator.report.data import SLOT_NAMES, Results, plain, read_results
+from orchestrator.report.data import Results, plain, read_results
 from orchestrator.report.statistics import number
 from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
 from orchestrator.results.paths import Folder
@@ -78,9 +78,7 @@ class Projection:
 def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
     """The swept values of each trial of a sweep, by id and dotted key."""
     facts = read_sweep(folder).facts
-    rows, declared = facts["trials"], yaml.safe_load(facts["file"]).get("sweep") or {}
-    added = [key for row in rows[:1] for key in row if "." in key and key not in SLOT_NAMES]  # by --set
-    keys = dict.fromkeys([*(key.removeprefix("base.") for key in declared), *added])
+    rows, keys = facts["trials"], facts["swept"]
     return {row["id"]: {key: plain(row[key]) for key in keys if row.get(key) is not None} for row in rows}
 
 
@@ -105,10 +103,8 @@ def project_trial(
     tags = run_tags(run, swept, software) | {name: value for name, value in metrics.items() if isinstance(value, str)}
     tags |= {name: text for name, text in remarks.items() if text} | {"status": record["status"]}
     files = [paths.config, *sorted(paths.path.glob("*.parquet"))]
-    if (
-        failed and paths.error.is_file()
-    ):  # one that an earlier attempt has left says nothing of a trial that did not fail
-        files.append(paths.error)
+    # One that an earlier attempt has left says nothing of a trial that did not fail.
+    files += [paths.error] if failed and paths.error.is_file() else []
     name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
     state = f"{name}: {record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
     return Projection(
@@ -140,7 +136,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
     note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
     with suppress(Exception):  # a note is never worth a run
         from orchestrator.report import verdicts as judged
-        from orchestrator.report.risks import main_risk
+        from orchestrator.report.context import main_risk
 
         results = read_results(folder.path)
         first = [name for name in main_risk(results) or () if name][::-1]
@@ -226,7 +222,12 @@ def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
 
 def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, float], experiment: str) -> str:
     """The note of a trial with these final metrics; ``state`` says which it is and how it ended."""
-    values = [f"{full_label(name)} {_with_chance(name, finals)}" for name in headline_metrics(finals.keys())]
+    values = []
+    for described in map(metric, headline_metrics(finals.keys())):
+        chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
+        known = (value for value in (finals[described.name], chance) if value is not None)
+        pair = [number(value, described.digits, described.bound) for value in known]
+        values.append(f"{full_label(described.name)} {' (by chance '.join(pair)}{')' * (len(pair) - 1)}")
     blocks = [f"{escape(': '.join(filter(None, (state, ', '.join(values)))))}."]
     if remarks["reason"]:
         more = "The whole message is in `error.txt` among the artifacts, if the trial could write it."
@@ -234,14 +235,6 @@ def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, flo
     if remarks["notes"]:
         blocks.append(f"**Note:** {escape(remarks['notes'])}.")
     return "\n\n".join([*blocks, f"The results beside others: {_views(experiment)}.", READING])
-
-
-def _with_chance(name: str, finals: Mapping[str, float]) -> str:
-    """A final value, with that by chance in parentheses if there is one."""
-    described = metric(name)
-    chance = finals.get(described.chance) if isinstance(described.chance, str) else described.chance
-    texts = [number(value, described.digits, described.bound) for value in (finals[name], chance) if value is not None]
-    return texts[0] if len(texts) == 1 else f"{texts[0]} (by chance {texts[1]})"
 
 
 def _views(experiment: str) -> str:

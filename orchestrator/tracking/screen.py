@@ -103,11 +103,8 @@ class Screen:
             entry.values |= values
             self.names |= values.keys()
             if not self.console.is_terminal:
-                cells = [
-                    f"{' '.join(column.heading.split())} {_cell(values, column)}"
-                    for column in table_columns(self.names, live=True)
-                    if column.metrics[0] in values
-                ]
+                columns = [column for column in table_columns(self.names, live=True) if column.metrics[0] in values]
+                cells = [f"{' '.join(column.heading.split())} {_cell(values, column)}" for column in columns]
                 words = [f"round {row['round'] + 1}/{entry.rounds}", *cells, f"{row['seconds']:.2f} s"]
                 self._say_of(entry, "  ".join(words))
         self._say_left()

@@ -1,13 +1,12 @@
 """Where MLflow is: a server, or the store beside the results, ``mlflow.db`` with its artifacts in ``mlartifacts``.
 
-An address that can be none is refused before a sweep begins; a server that is away is only named.
+An address that can be none is refused before a sweep begins.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import tempfile
 from contextlib import suppress
@@ -26,11 +25,10 @@ if TYPE_CHECKING:
 LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
-HTTP = {"http": 80, "https": 443}
+HTTP = ("http", "https")
 # What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
 SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc", "uc")
 PLUGINS = "mlflow.tracking_store"
-ANSWER_SECONDS = 3.0
 DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {
@@ -81,23 +79,6 @@ def server_problem(tracking_uri: str | None) -> str | None:
     schemes = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
     if scheme and scheme not in schemes:
         return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, schemes)
-    return None
-
-
-def server_note(tracking_uri: str | None) -> str | None:
-    """A sentence if the MLflow server does not answer now, which does not stop a sweep; None if it does."""
-    uri = named_server(tracking_uri) or ""
-    split = urlsplit(uri)
-    if split.scheme not in HTTP:
-        return None
-    try:
-        socket.create_connection((split.hostname, split.port or HTTP[split.scheme]), timeout=ANSWER_SECONDS).close()
-    except OSError as error:
-        refusal = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
-        return (
-            f"the MLflow server at {without_password(uri)} does not answer now ({refusal}); the sweep runs all the same, "
-            "and what the server misses is sent when it is there, or by the next run of this sweep"
-        )
     return None
 
 

@@ -104,8 +104,10 @@ class Tracker:
     def finish(self, seconds: float) -> bool:
         """Send all that MLflow lacks of the sweep, for so many seconds at most. True if MLflow has everything."""
         if self._thread.ident is None:  # it was not begun, because no trial ran
-            if not self._with_models and self.is_local and self._seen() == self._last_seen():
-                return True
+            with suppress(OSError, ValueError):
+                seen = json.loads(self.folder.tracking.read_text())
+                if not self._with_models and self.is_local and self._seen() == seen:
+                    return True
             self.begin()
         if not self._is_complete:
             self._events.put(("finish", "", None))
@@ -193,11 +195,6 @@ class Tracker:
         stats = [(status.st_ino, status.st_size, status.st_mtime_ns) for status in map(os.stat, files)]
         place = {"where": self.where, "folder": str(self.folder.path)}
         return place | {"sweep": content_hash(self.folder), "trials": trials, "store": [*map(list, stats)]}
-
-    def _last_seen(self) -> Any:
-        with suppress(OSError, ValueError):
-            return json.loads(self.folder.tracking.read_text())
-        return None
 
     def _tell(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""

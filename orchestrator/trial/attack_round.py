@@ -17,7 +17,7 @@ from algorithms.core.choices import Preferences
 from algorithms.core.messages import BlockResult, Doubles, Ints, Weights
 from algorithms.engine.round import under
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound
+from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound, as_seen
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
@@ -187,10 +187,14 @@ def conclude_updates(
     clients, exposures = np.concatenate([result.clients for result in results]), []
     fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
     for attack in due(run, "updates", round_ + 1):
-        observed = join_observations([result.observed[attack.name] for result in results])
-        prefix = f"{attack.name}."
+        pieces, prefix = [result.observed[attack.name] for result in results], f"{attack.name}."
+        if isinstance(pieces[0], dict):  # the blocks' arrays [c, ...], or mappings of such arrays
+            observed: Any = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+        else:
+            observed = np.concatenate(pieces)
         earlier = under(prefix, attacks)
-        exposure = attack.module.conclude(attack.config, SeenRound(data, observed, clients, round_, fixed, earlier))
+        seen = as_seen(attack.module, SeenRound(data, observed, clients, round_, fixed, earlier))
+        exposure = attack.module.conclude(attack.config, seen)
         attacks |= {prefix + name: array for name, array in exposure.kept.items()}
         exposures.append((attack.name, round_ + 1, exposure))
     return exposures
@@ -227,10 +231,3 @@ def infer_choices(
         seen = SeenChoices(data, state.history[dealt:], preferences, fixed, kept)
         exposures.append((attack.name, state.round, attack.module.infer(attack.config, seen)))
     return exposures
-
-
-def join_observations(pieces: Sequence[Any]) -> Any:
-    """Concatenate the blocks' arrays [c, ...], or mappings of such arrays."""
-    if isinstance(pieces[0], dict):
-        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-    return np.concatenate(pieces)

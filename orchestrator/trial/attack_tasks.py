@@ -75,9 +75,7 @@ class AttackTasks(ABC):
             jobs[j] = attack.module.shadow_jobs(attack.config, *trained, partial(integer, run.seed))
         calls = [(setup, attack.name, job, self.cache) for needed in jobs.values() for job in needed]
         shadows = iter(self.gathered(_shadow, attack.name, calls))
-        audits = [
-            (setup, attack.name, cluster, models, *islice(shadows, len(needed))) for cluster, needed in jobs.items()
-        ]
+        audits = [(setup, attack.name, j, models, *islice(shadows, len(needed))) for j, needed in jobs.items()]
         return dict(zip(jobs, self.gathered(_audit, attack.name, audits), strict=True))
 
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
@@ -282,13 +280,8 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
         return _packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))
 
     plain = [*dependencies(run, worker.data), clusters, original.start, list(numbers)]
-    arrays: list[NDArray[Any]] = [
-        original.history,
-        worker.data.example_strengths,
-        pool.examples.x,
-        pool.examples.y,
-        model,
-    ]
+    arrays: list[NDArray[Any]] = [original.history, worker.data.example_strengths]
+    arrays += [pool.examples.x, pool.examples.y, model]
     for half in halves.values():
         arrays += [half.train.x, half.train.y, half.offsets, half.example_strengths]
     confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), f"halves-{digest(plain, *arrays)}", answered)))

@@ -104,11 +104,8 @@ class Rounds:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return every model's arrays by name, ``<model>.<array>``, for a torch module of the same shape."""
         (named,) = self.clients.run(self.setup, [Job("arrays", (self.state.models,))])
-        return {
-            f"{name}.{array}": value
-            for name, arrays in zip(self.state.names, named, strict=True)
-            for array, value in arrays.items()
-        }
+        pairs = zip(self.state.names, named, strict=True)
+        return {f"{name}.{array}": value for name, arrays in pairs for array, value in arrays.items()}
 
     def advance(self) -> None:
         """Do one round: from the attack on the models that are about to be sent out to the rows of the tables.
@@ -167,11 +164,8 @@ class Rounds:
 
     def _attack(self, round_: int, findings: Findings) -> None:
         """Make the attacks on models that are due before round ``round_``, and publish the risks."""
-        state, signal, due = (
-            self.state,
-            attack_round.risk_signal(self.run),
-            attack_round.due(self.run, "models", round_),
-        )
+        state, signal = self.state, attack_round.risk_signal(self.run)
+        due = attack_round.due(self.run, "models", round_)
         models = ClusterModels.of(state)
         findings.assignment = models.own if due else state.assignment
         for attack in due:
@@ -206,9 +200,8 @@ class Rounds:
         """Train the blocks of the cohort on the actors."""
         attacks = tuple(attack.name for attack in attack_round.due(self.run, "updates", self.state.round + 1))
         sent = self.clients.share(models)
-        results: list[BlockResult] = self.clients.run(
-            self.setup, [Job("train", (sent, block, attacks)) for block in assigned]
-        )
+        jobs = [Job("train", (sent, block, attacks)) for block in assigned]
+        results: list[BlockResult] = self.clients.run(self.setup, jobs)
         return results
 
     def _stream(self, purpose: str, *place: int) -> np.random.Generator:
@@ -236,10 +229,8 @@ class Rounds:
 
     def _spend(self, steps: dict[int, server.Step], results: list[BlockResult]) -> dict[int, Metrics]:
         """Book the privacy that the round's releases spent; return the metrics of the components, by model."""
-        state = self.state
-        state.spent += [
-            Spending(state.round - 1, j, state.start, step.event) for j, step in steps.items() if step.event is not None
-        ]
+        state, events = self.state, [(j, step.event) for j, step in steps.items() if step.event is not None]
+        state.spent += [Spending(state.round - 1, j, state.start, event) for j, event in events]
         measured = engine.compare_curvatures(self.run, state, results)
         return {j: measured.get(j, {}) | (steps[j].metrics if j in steps else {}) for j in sorted({*measured, *steps})}
 
@@ -320,11 +311,9 @@ class ReleaseAudit:
         """Return the scores before the first round; empty without an audit."""
         if self.plan is None:
             return {}
-        return (
-            lone_canaries.begin(self.run, self.clients)
-            if self.plan.alone
-            else canary_audit.begin(self.run, self.plan, self.d)
-        )
+        if self.plan.alone:
+            return lone_canaries.begin(self.run, self.clients)
+        return canary_audit.begin(self.run, self.plan, self.d)
 
     def due(self, round_: int) -> bool:
         """Return whether the releases of round ``round_`` are audited: one in the middle of every ``every`` rounds.

@@ -109,9 +109,7 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     row["train_accuracy"] = float(of_own_model(state.accuracies, used).mean())
     row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
     row |= _model_risks(state, shot.preferences, data)
-    if (
-        state.reference >= 0
-    ).all():  # who uses another model than the one chosen by loss alone when risk began to count
+    if (state.reference >= 0).all():  # who uses another model than that chosen by loss alone when risk began to count
         moved = state.reference != used
         row["migrated"] = int(moved.sum())
         row |= {f"moved_{name}": int(moved[who].sum()) for name, who in groups.items() if len(groups) > 1}
@@ -166,9 +164,8 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
         return {}
     in_use = np.unique(used)
     measured = risks[in_use][~np.isnan(risks[in_use])]
-    row: dict[str, Any] = {
-        f"mia_accuracy_{name}": float(risks[j]) if j in in_use else None for j, name in enumerate(names)
-    }
+    known = {name: float(risks[j]) if j in in_use else None for j, name in enumerate(names)}
+    row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
     if len(measured):
         row |= {"mia_accuracy": float(np.mean(measured)), "mia_accuracy_worst": float(np.max(measured))}
     tau = preferences.threshold
@@ -223,9 +220,8 @@ class ClientExposure:
         attacked = ~np.isnan(self.risks.risk)
         if attacked.any():
             row["risk_worst_client"] = float(self.risks.risk[attacked].max())
-            row["risk_worst_client_null"] = worst_by_chance(
-                self.risks.members[attacked], self.risks.nonmembers[attacked]
-            )
+            counts = self.risks.members[attacked], self.risks.nonmembers[attacked]
+            row["risk_worst_client_null"] = worst_by_chance(*counts)
         if len(self.left.score):
             row["movers_risk"] = self.attacked.of(self.movers).accuracy
             row["movers_risk_left"] = self.left.accuracy
@@ -344,9 +340,8 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
     """
     rows = outcome.rows
     last = {name: value for name, value in rows[-1].items() if name not in ("round", "seconds", "attacked")}
-    half = [
-        row["violations"] for row in rows[len(rows) // 2 :] if row.get("attacked") and row.get("violations") is not None
-    ]
+    attacked = [row for row in rows[len(rows) // 2 :] if row.get("attacked")]
+    half = [row["violations"] for row in attacked if row.get("violations") is not None]
     if half:
         last["violations_last_half"] = float(np.mean(half))
     accuracies = {row["round"] + 1: row["accuracy"] for row in rows if row.get("accuracy") is not None}
@@ -394,9 +389,8 @@ def validation(outputs: NDArray[np.float32], data: Federation, assignment: NDArr
 
 def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked."""
-    parts = [
-        (round_, np.full(len(audit.scores.score), names[j]), audit.scores) for _, round_, j, audit in findings.audits
-    ]
+    scored = [(round_, names[j], audit.scores) for _, round_, j, audit in findings.audits]
+    parts = [(round_, np.full(len(scores.score), name), scores) for round_, name, scores in scored]
     for _, round_, exposure in findings.exposures:
         scores = exposure.scores
         parts.append((round_, np.full(len(scores.score), "") if scores.target is None else scores.target, scores))

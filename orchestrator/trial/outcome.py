@@ -73,11 +73,8 @@ def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
     """Return what must be known of a trial whose noise is secret, resumed after some rounds; nothing for the others."""
     if run["privacy"].get("noise") != "secret":
         return []
-    again = [
-        f"resumed after round {round_}: the noise until then is in the saved models, the noise since then is fresh"
-        for round_ in dict.fromkeys(resumed)
-    ]
-    return [SECRET_NOISE, *again]
+    fresh = "the noise until then is in the saved models, the noise since then is fresh"
+    return [SECRET_NOISE, *(f"resumed after round {round_}: {fresh}" for round_ in dict.fromkeys(resumed))]
 
 
 def _files(read: Callable[[str], pa.Table]) -> dict[str, bytes]:

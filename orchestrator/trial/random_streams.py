@@ -20,7 +20,7 @@ NAMES = """
 partition groups strengths test_owners test_strengths initial_weights preferences warm_start selection batches
 shadow_halves shadow_strengths shadow_training audit noise participation augmentation gradient_noise probes
 curvature_examples curvature_probes attack_targets attack_training replicas pretraining validation resampling
-canaries exchanged_owners update_noise
+canaries exchanged_owners update_noise shuffling
 """
 PURPOSES = {name: code for code, name in enumerate(NAMES.split())}
 
@@ -46,7 +46,10 @@ def run_stream(run: Run, purpose: str, *place: int) -> np.random.Generator:
     Secret are the noise and the sampling that a guarantee rests on: the server's noise, that on gradients and on updates,
     the lots of private steps, and who takes part if not all do. So is the noise of an audit, which covers the same updates.
     """
-    if not run.repeatable and purpose in _protecting(run):
+    protecting = {"noise", "gradient_noise", "update_noise", "canaries"}
+    protecting |= {"batches"} if run.training.module.PRIVATE_STEPS else set()
+    protecting |= {"participation"} if run.participation != "all" else set()
+    if not run.repeatable and purpose in protecting:
         return np.random.default_rng()
     return stream(run.seed, purpose, *place)
 
@@ -62,10 +65,3 @@ def of_start(stream_of: Stream, start: int) -> Stream:
         return stream_of(purpose, *place)
 
     return stream_of_start
-
-
-def _protecting(run: Run) -> set[str]:
-    """Return the purposes whose random numbers a guarantee of ``run`` rests on."""
-    lots = {"batches"} if run.training.module.PRIVATE_STEPS else set()
-    sampling = {"participation"} if run.participation != "all" else set()
-    return {"noise", "gradient_noise", "update_noise", "canaries"} | lots | sampling

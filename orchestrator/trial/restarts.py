@@ -74,10 +74,6 @@ class Trial:
         """The state of the current rounds."""
         return self.rounds.state
 
-    @state.setter
-    def state(self, state: RunState) -> None:
-        self.rounds.state = state
-
     @property
     def comparing(self) -> bool:
         """Whether initializations are still being compared."""
@@ -178,9 +174,8 @@ class Trial:
             return None
         fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
         alike = run.to_dict() | {"clustering": {"name": like, **fields}}
-        name = digest(
-            [alike, self.context.origin.get("code"), self.context.origin.get("data"), content_digest(self.data)]
-        )
+        origin = self.context.origin
+        name = digest([alike, origin.get("code"), origin.get("data"), content_digest(self.data)])
         return self.context.cache, f"initializations-{name}"
 
     def _compare(self) -> None:
@@ -199,7 +194,7 @@ class Trial:
         elif best is None:
             raise DivergenceError(f"all {self.starts} initializations diverged")
         else:
-            self.state = self.saved.load(self.saved.best or "")
+            self.rounds.state = self.saved.load(self.saved.best or "")
             self.rounds.recent.clear()  # they are of the last initialization
             self.state.outer, self.state.spent = state.outer | {"settled": True}, state.spent
             self.state.resumed = state.resumed

@@ -101,9 +101,8 @@ def session(setup: Setup) -> Session:
         training = run.training.config
         torch.set_num_threads(training.threads)
         if training.device == "cuda":
-            os.environ.setdefault(
-                "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-            )  # without it, cuBLAS may sum in a different order
+            # Without it, cuBLAS may sum in a different order.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
         _sessions.clear()
         _sessions[setup.key] = Session(run, data, Network(run.model, data.shape, data.classes, training.device))

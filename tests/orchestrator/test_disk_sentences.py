@@ -10,11 +10,11 @@ import pytest
 from ray.tune.error import TuneError
 
 from orchestrator import cli
-from orchestrator.cluster import nodes
+from orchestrator.cluster import ray_session as nodes
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.writing import WriteError, write_atomically
-from orchestrator.scheduling.earlier import Earlier
+from orchestrator.scheduling.trials import Earlier
 from orchestrator.scheduling.tuner import _refused
 from orchestrator.tracking.events import TrialEvents
 from tests.support.failing_disk import FailingDisk

@@ -65,7 +65,7 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     }.items():
         monkeypatch.setattr(commands, name, stand_in)
     monkeypatch.setattr("orchestrator.scheduling.tuner.run_trials", trained)
-    monkeypatch.setattr("orchestrator.cluster.nodes.node_problems", lambda *_: [])
+    monkeypatch.setattr("orchestrator.cluster.ray_session.node_problems", lambda *_: [])
     assert commands.execute(work) == code
     assert ("the same command resumes from there" in terminal.getvalue()) == broken
     assert alive == ([True] if broken else [True, False]) and not screen.live.is_started
@@ -74,7 +74,7 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
 @pytest.mark.parametrize(
     ("metric", "lines"),
     [
-        ("accuracy", ["best accuracy 0.9: b"]),
+        ("accuracy", ["best accuracy 0.900: b"]),
         (("accuracy", "violations"), ["2 of 3", "  accuracy 0.7", "  accuracy 0.9"]),
     ],
 )

@@ -115,11 +115,12 @@ def outcome(path: Path) -> tuple[str, str]:
     """``plan`` or ``refused``, for a sweep file, and what is wrong; empty if nothing is."""
     from orchestrator import commands
     from orchestrator.config.errors import ConfigError
+    from orchestrator.config.sweep_file import load_sweep
 
     began, printed = time.process_time(), io.StringIO()
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
-            code = commands.run(path, (), commands.Choices(path.parent / "results", dry=True))
+            code = commands.run_sweep(load_sweep(path), commands.Choices(path.parent / "results", dry=True))
         end, wrong = "plan", f"exit code {code}" if code else ""
     except ConfigError as refusal:
         end, wrong = "refused", ""

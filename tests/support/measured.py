@@ -11,7 +11,7 @@ from functools import wraps
 
 import pandas as pd
 
-from orchestrator.report.statistics import FEWEST, Estimate, estimate
+from orchestrator.report.statistics import FEWEST, Estimate, estimate, number
 from tests.support.pages import ROOT
 
 Rows = pd.DataFrame
@@ -52,13 +52,18 @@ def shown(values: Sequence[float], digits: int = 3) -> str:
     values = [float(value) for value in values]
     if len(values) < FEWEST:
         return ", ".join(f"{value:.{digits}f}" for value in values if not math.isnan(value))
-    return " ± ".join(estimate(values).parts(digits)) if not any(map(math.isnan, values)) else ""
+    return with_half(estimate(values), digits) if not any(map(math.isnan, values)) else ""
+
+
+def with_half(mean: Estimate, digits: int) -> str:
+    """A mean ± half of its interval."""
+    return f"{mean.text(digits)} ± {number(mean.half, digits)}"
 
 
 def signed(values: Sequence[float], digits: int = 3) -> str:
     """The mean of differences with its sign, and half of its interval."""
-    mean, half = estimate(list(values)).parts(digits)
-    return f"{'+' if float(mean) > 0 else ''}{mean} ± {half}".replace("-", "−")
+    words = with_half(estimate(list(values)), digits)
+    return f"{'+' if float(words.split()[0]) > 0 else ''}{words}".replace("-", "−")
 
 
 def differences(method: Rows, baseline: Rows, metric: str) -> list[float]:

@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from datasets.components import components
+from datasets.components import complete, components
 from orchestrator.config.slots import SLOTS
-from orchestrator.conformance.example_runs import FOLDERS, attack, chosen, described, module_of
+from orchestrator.conformance.example_runs import attack, chosen, described
 
+FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 EVERY = [(slot, name) for slot in SLOTS for name in components(slot.folder)]
 every_component = pytest.mark.parametrize(("slot", "name"), EVERY, ids=[f"{slot.key}-{name}" for slot, name in EVERY])
+
+
+def module_of(key: str, name: str) -> Any:
+    return complete(FOLDERS[key], name)
 
 
 def of_slot(key: str) -> Any:

@@ -116,7 +116,7 @@ def write_sweep(
         lines.append({"id": ident, "seed": 0} | cells)
     grid = {key: {"grid_search": list(values)} for key, values in sweep.items()}
     text = yaml.safe_dump({"name": folder.name, "base": {}, "sweep": grid}, sort_keys=False)
-    sweeps.write_sweep(Folder(folder), folder.name, text, lines)
+    sweeps.write_sweep(Folder(folder), folder.name, text, lines, list(sweep))
     return folder
 
 

@@ -94,7 +94,7 @@ def write_trial(folder: Folder, trial: str, status: str = "finished", rounds: in
 def write_sweep(folder: Folder) -> None:
     """Leave the manifest of the sweep, the table of trials, and a report of one figure."""
     plan = [{"id": trial, "data.name": "digits", **swept} for trial, swept in TRIALS.items()]
-    sweeps.write_sweep(folder, NAME, SWEEP, plan)
+    sweeps.write_sweep(folder, NAME, SWEEP, plan, ["clustering.name", "seed"])
     folder.report.mkdir(exist_ok=True)
     Image.new("RGB", (1600, 100)).save(folder.report / "trade_off.png")
 

@@ -103,10 +103,8 @@ class Arrangement:
         keys = self.hue or ALGORITHM
         values = self.hues if self.hue else [tuple(self.results.value(self.trials[0], key) for key in keys)]
         colors = palette(keys, values)
-        return {
-            text(list(hue)): {"color": color, "marker": MARKERS[at % len(MARKERS)]}
-            for at, (hue, color) in enumerate(zip(self.hues, colors, strict=True))
-        }
+        looks = enumerate(zip(self.hues, colors, strict=True))
+        return {text(list(hue)): {"color": color, "marker": MARKERS[at % len(MARKERS)]} for at, (hue, color) in looks}
 
     def look(self, hue: Point) -> dict[str, Any]:
         """Color and marker of a hue; an algorithm has the same color in every sweep."""
@@ -225,9 +223,8 @@ def _axis(trials: tuple[Row, ...], keys: list[str]) -> Keys:
 
     def rank(key: str) -> int:
         values = [trial.get(key) for trial in trials]
-        numbers = all(
-            isinstance(end, int | float) for value in values for end in (value if isinstance(value, list) else [value])
-        )
+        ends = [end for value in values for end in (value if isinstance(value, list) else [value])]
+        numbers = all(isinstance(end, int | float) for end in ends)
         return 0 if numbers else 1 if key in SLOT_NAMES and key != "data.name" else 2
 
     first = min(keys, key=rank, default="")

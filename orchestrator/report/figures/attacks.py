@@ -57,9 +57,8 @@ def attack_roc(arr: Arrangement) -> Figure | None:
         ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
     drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)", across)
     several = any(len(models) > 1 for *_, attacks in panels for models in attacks.values())
-    note = ("lines: mean over seeds, and over replicas, at equal false positive rates; " if several else "") + (
-        "numbers: area under the curve; a line starts at the false positive rate of one non-member"
-    )
+    note = "lines: mean over seeds, and over replicas, at equal false positive rates; " if several else ""
+    note += "numbers: area under the curve; a line starts at the false positive rate of one non-member"
     entries = [drawing.stroke(_label(name), **style) for name, style in styles.items()]
     return drawing.legend(figure, [*entries, drawing.stroke("guessing", **drawing.REFERENCE)], note)
 
@@ -140,10 +139,8 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
 
     if kind(arr.results.metrics) == "groups":
         return None  # the groups' models have figures of their own
-    frames = {trial["id"]: arr.results.frame(trial, "roc", ROC) for trial in arr.trials}
-    tables = {
-        ident: [frame[name].to_numpy(float) for name in ROC] for ident, frame in frames.items() if frame is not None
-    }
+    frames = [(trial["id"], arr.results.frame(trial, "roc", ROC)) for trial in arr.trials]
+    tables = {ident: [frame[name].to_numpy(float) for name in ROC] for ident, frame in frames if frame is not None}
 
     def curves(panel: Point, position: Point) -> dict[str, list[list[Any]]]:
         """The curves at one place, by color."""
@@ -162,17 +159,13 @@ def classifier_roc(arr: Arrangement) -> Figure | None:
         ax.set(xlim=drawing.RATES, ylim=drawing.RATES)
         for color, same in by_color.items():
             ax.plot(at, np.mean([np.interp(at, *curve) for curve in same], axis=0), color=color, linewidth=1.8)
-        drawing.write_areas(
-            ax, {color: float(np.mean([area(*curve) for curve in same])) for color, same in by_color.items()}
-        )
+        areas = {color: float(np.mean([area(*curve) for curve in same])) for color, same in by_color.items()}
+        drawing.write_areas(ax, areas)
     drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)")
     several = any(len(same) > 1 for _, by_color in panels for same in by_color.values())
-    note = (
-        "lines: mean over seeds at equal false positive rates; " if several else ""
-    ) + "numbers: area under the curve"
-    return drawing.legend(
-        figure, [*drawing.handles(arr, marker=""), drawing.stroke("guessing", **drawing.REFERENCE)], note
-    )
+    note = "lines: mean over seeds at equal false positive rates; " if several else ""
+    entries = [*drawing.handles(arr, marker=""), drawing.stroke("guessing", **drawing.REFERENCE)]
+    return drawing.legend(figure, entries, f"{note}numbers: area under the curve")
 
 
 RED = "#C62828"
@@ -188,12 +181,8 @@ def audit(arr: Arrangement) -> Figure | None:
         return None
     proof = next((entry.name for entry in declared if entry.audits == audited.audits and entry.bound == "lower"), "")
     names = (audited.audits, audited.name, f"{audited.name}_low", f"{audited.name}_high", proof)
-    nothing = dict.fromkeys(names, math.nan)
-    rows = {
-        trial["id"]: nothing | {name: float(trial[name]) for name in names if trial.get(name) is not None}
-        for trial in arr.trials
-    }
-    values = {ident: [row[name] for name in names] for ident, row in rows.items()}
+    cells = {trial["id"]: [trial.get(name) for name in names] for trial in arr.trials}
+    values = {at: [math.nan if cell is None else float(cell) for cell in row] for at, row in cells.items()}
     values = {ident: row for ident, row in values.items() if row[0] > 0 and row[1] >= 0}
     if not values:
         return None
@@ -207,10 +196,10 @@ def audit(arr: Arrangement) -> Figure | None:
         ax.set(xlim=(0, largest), ylim=(-0.05, largest))
         _plain_ticks(ax, largest)
         ax.plot([0, largest], [0, largest], **drawing.REFERENCE)
-        for trial, look in [
-            (trial, arr.look(hue)) for of, _, hue, cell in arr.cells() if of == panel for trial in cell.trials
-        ]:
+        here = [(hue, trial) for of, _, hue, cell in arr.cells() if of == panel for trial in cell.trials]
+        for hue, trial in here:
             claimed, value, low, high, certified = values[trial["id"]]
+            look = arr.look(hue)
             style = look | {"capsize": 2, "markersize": 5, "linewidth": 1.3, "alpha": 0.55}
             ax.errorbar([claimed], [value], yerr=[[max(value - low, 0)], [max(high - value, 0)]], **style)
             ax.plot([claimed], [certified], color=look["color"], **PROOF)

@@ -62,9 +62,8 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     handles += drawing.chance_handles(arr, [of.name])
     if attack.worst and drawing.chances(arr.trials, attack.worst):
         handles.append(drawing.stroke("most exposed of equally exposed clients, by chance", **WORST))
-    return drawing.legend(
-        figure, handles, _note(attack, [frame for *_, seeds in panels for frame in seeds], alike, bool(colors))
-    )
+    every = [frame for *_, seeds in panels for frame in seeds]
+    return drawing.legend(figure, handles, _note(attack, every, alike, bool(colors)))
 
 
 IDENTITY = ["client", "examples", "group", "name"]  # what a client is known by from seed to seed

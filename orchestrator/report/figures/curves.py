@@ -11,8 +11,7 @@ from orchestrator.metric_names import metric, ordered
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
-from orchestrator.report.numbers import Number, compare
-from orchestrator.report.published import counterpart, records
+from orchestrator.report.numbers import Number, compare, counterpart, records
 from orchestrator.report.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.report.vocabulary import key_labels
 
@@ -39,9 +38,8 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     if arr.axis == arr.hue or len(arr.positions) > MOST_COLUMNS:
         arr = by_method(arr)
     panels = [(name, panel, at) for panel in arr.panels for name in names for at in arr.columns]
-    headings = [
-        "\n".join(filter(None, (drawing.described(name), arr.heading(panel, at)))) for name, panel, at in panels
-    ]
+    words = [(drawing.described(name), arr.heading(panel, at)) for name, panel, at in panels]
+    headings = ["\n".join(filter(None, pair)) for pair in words]
     across = len(arr.columns) if len(arr.columns) > 1 else drawing.IN_A_ROW
     figure, axes = drawing.grid(arr, f"{_words(title)} over the rounds", headings, across)
     for ax, (name, panel, at) in zip(axes, panels, strict=True):
@@ -81,9 +79,7 @@ def final(arr: Arrangement, title: str) -> Figure | None:
                 ax.plot([x] * len(values), values, **arr.look(hue) | HOLLOW)
         drawing.categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
     rates = all(metric(name).unit == "fraction" and metric(name).direction for name in names)
-    drawing.same_scale(
-        axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else (-float("inf"), float("inf"))
-    )
+    drawing.same_scale(axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else drawing.FREE)
     drawing.label_axes(axes, " / ".join(key_labels(arr.axis)), "", across)
     note = drawing.mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])
     entries = [drawing.stroke("published", marker="o", color=drawing.GRAY, **HOLLOW)] if any(published.values()) else []

@@ -116,10 +116,8 @@ def legend(figure: Figure, handles: Sequence[Any], note: str) -> Figure:
     wrapped = textwrap.wrap(note, int(figure.get_figwidth() * PER_INCH))
     lines = len(wrapped) + -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.21 * max(0, lines - LEGEND_LINES))
-    title: dict[str, Any] = {"title": "\n".join(wrapped), "title_fontsize": BODY}
-    box = figure.legend(
-        handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=BODY, **title
-    )
+    look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False, "fontsize": BODY}
+    box = figure.legend(handles=handles, title="\n".join(wrapped), title_fontsize=BODY, **look)
     box.get_title().set(color=GRAY, multialignment="center")
     return figure
 

@@ -1,6 +1,6 @@
 """Risk against accuracy, for every sweep with an attack: what a method costs and what it buys, in one picture.
 
-Which risk is shown depends on what the sweep measured, and on what the attacks declare (`orchestrator.report.risks`).
+Which risk is shown depends on what the sweep measured, and on what the attacks declare (`orchestrator.report.context`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.metric_names import metric
-from orchestrator.report.context import full_label
+from orchestrator.report.context import accuracy_of, full_label, risks
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point, by_method
-from orchestrator.report.front import Front, fronts
-from orchestrator.report.risks import accuracy_of, risks
+from orchestrator.report.front import Front, fronts, repetitions
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR
 
@@ -24,13 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RING: dict[str, Any] = {
-    "marker": "o",
-    "markersize": 17,
-    "markerfacecolor": "none",
-    "linestyle": "none",
-    "color": drawing.GRAY,
-}
+RING: dict[str, Any] = {"marker": "o", "markersize": 17, "linestyle": "none"}
+RING |= {"markerfacecolor": "none", "color": drawing.GRAY}
 # Around a mean: the settings on the front, what their ring looks like, and which they are.
 RINGS: tuple[tuple[str, dict[str, Any], Callable[[Front], list[Setting]]], ...] = (
     ("dominated by none (95 %)", {"markeredgewidth": 1.6}, lambda front: front.sure),
@@ -74,31 +68,27 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     accuracy = accuracy_of(arr.results, risk)
-    cells = [(at, hue, cell) for of, at, hue, cell in arr.cells() if of == panel and _pairs(cell, accuracy, risk)]
+    cells = [(at, hue, cell) for of, at, hue, cell in arr.cells() if of == panel and repetitions(cell, accuracy, risk)]
     if guessed := drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk):
         ax.axhline(sum(guessed) / len(guessed), **drawing.REFERENCE)
         ax.axhspan(min(guessed), max(guessed), color=drawing.GRAY, alpha=0.12, linewidth=0, zorder=0)
     for at, hue, cell in cells:
-        points, place = _pairs(cell, accuracy, risk), arr.hues.index(hue)
+        points, place = list(repetitions(cell, accuracy, risk).values()), arr.hues.index(hue)
         style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
         style |= {"marker": MARKERS[arr.positions.index(at)]} if _by_shape(arr) else {}
         if len(points) < FEWEST:
             ax.plot(*zip(*points, strict=True), markersize=7, alpha=0.9, **style)
             continue
-        ax.plot(
-            *zip(*points, strict=True), **style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
-        )
+        pale = style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
+        ax.plot(*zip(*points, strict=True), **pale)
         x, y = cell.estimate(accuracy), cell.estimate(risk)
         style |= {"xerr": [[x.mean - x.low], [x.high - x.mean]], "yerr": [[y.mean - y.low], [y.high - y.mean]]}
-        style |= {
-            "markersize": max(LARGEST - STEP * place, SMALLEST),
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.5,
-        }
+        style |= {"markersize": max(LARGEST - STEP * place, SMALLEST)}
+        style |= {"markeredgecolor": "white", "markeredgewidth": 0.5}
         ax.errorbar([x.mean], [y.mean], elinewidth=1, capsize=2, **style)
     if arr.ordered and len(arr.positions) > 1:
         for hue in arr.hues:
-            line = [cell for _, of, cell in cells if of == hue if len(_pairs(cell, accuracy, risk)) != 2]
+            line = [cell for _, of, cell in cells if of == hue if len(repetitions(cell, accuracy, risk)) != 2]
             means = [[cell.estimate(name).mean for cell in line] for name in (accuracy, risk)]
             ax.plot(*means, color=arr.look(hue)["color"], linewidth=1, alpha=0.6, zorder=1)
     if metric(risk).protects:
@@ -121,12 +111,6 @@ def _front(ax: Axes, arr: Arrangement, panel: Point, undominated: list[Front]) -
                 ax.plot(*mean, **RING | style | {"zorder": 3})
             if of(front) == front.sure and len(means) > 1:
                 ax.plot(*zip(*sorted(means), strict=True), color=drawing.GRAY, linewidth=1, zorder=1.5)
-
-
-def _pairs(cell: Setting, accuracy: str, risk: str) -> list[tuple[float, float]]:
-    """Accuracy and risk of each trial that has both."""
-    pairs = [(trial.get(accuracy), trial.get(risk)) for trial in cell.trials]
-    return [(float(x), float(y)) for x, y in pairs if x is not None and y is not None]
 
 
 def _by_shape(arr: Arrangement) -> bool:
@@ -152,10 +136,7 @@ def _note(arr: Arrangement, names: list[str]) -> str:
         words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
     if drawing.chance_handles(arr, names):
         words += "; a risk below the value by chance is no better than chance"
-    pairs = [(risk, accuracy_of(arr.results, risk)) for risk in names]
-    lacking = [
-        arr.heading((), at if _by_shape(arr) else (), hue)
-        for _, at, hue, cell in arr.cells()
-        if not any(_pairs(cell, accuracy, risk) for risk, accuracy in pairs)
-    ]
+    pairs = [(accuracy_of(arr.results, risk), risk) for risk in names]
+    without = [(at, hue) for _, at, hue, cell in arr.cells() if not any(repetitions(cell, *pair) for pair in pairs)]
+    lacking = [arr.heading((), at if _by_shape(arr) else (), hue) for at, hue in without]
     return words + (f"; without such a value: {'; '.join(dict.fromkeys(lacking))}" if lacking else "")

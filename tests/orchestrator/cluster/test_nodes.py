@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import nodes
+from orchestrator.cluster import ray_session as nodes
 from orchestrator.results.provenance import versions
 
 

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 import ray
 
-from orchestrator import commands
 from orchestrator.cluster.address import Target
 from orchestrator.cluster.ray_session import LACKS, ray_session, sent_along
 from orchestrator.commands import Choices, prepare
@@ -71,7 +70,7 @@ def test_ray_is_handed_it_where_a_cluster_is_joined_and_not_where_it_is_started_
 def test_a_ray_that_was_connected_before_is_refused_because_its_workers_lack_the_code(own, monkeypatch):
     base = "base: {rounds: 1, data: {name: digits, clients: 4, split: dirichlet}, model: mlp}\n"
     (own / "sweep.yaml").write_text(f"name: own\ncode: [code, scaled.py]\n{base}")
-    monkeypatch.setattr(commands, "is_connected", lambda: True)
+    monkeypatch.setattr("orchestrator.cluster.ray_session.is_connected", lambda: True)
     with pytest.raises(ConfigError) as refusal:
         prepare(load_sweep(own / "sweep.yaml"), Choices(own / "results"))
     assert str(refusal.value) == f"{own}/sweep.yaml:2: code: {LACKS}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from algorithms.interfaces import SIGHTS, ServerSees
 from attacks.interfaces import adversary, sees
 from datasets.components import complete
 from orchestrator.config.errors import ConfigError
@@ -39,19 +40,61 @@ def test_an_attack_that_needs_every_update_is_refused_where_the_server_sees_less
 
 
 @pytest.mark.parametrize(
-    ("slot", "component", "reason"),
+    ("slot", "component", "reason", "needed"),
     [
-        ("aggregation", "finp_pca", "inner products of the clients' updates"),
-        ("aggregation", "fedmedian", "median of the clients' values in each coordinate"),
-        ("privacy", "metric_privacy", "largest distance between two clients' models"),
+        ("aggregation", "finp_pca", "inner products of the clients' updates", "updates"),
+        ("aggregation", "fedmedian", "median of the clients' values in each coordinate", "shuffled_models or updates"),
+        ("privacy", "metric_privacy", "largest distance between two clients' models", "shuffled_models or updates"),
     ],
 )
-def test_what_cannot_be_computed_from_a_sum_is_refused_with_the_reason(slot, component, reason):
+def test_what_cannot_be_computed_from_a_sum_is_refused_with_the_reason(slot, component, reason, needed):
     assert resolve(RUN | {slot: component})
-    for seen in ("sum", "models"):
+    for seen in ("sum", "models", "shuffled_parameters"):
         (problem,) = refused(server_sees=seen, **{slot: component})
         assert problem.startswith(f"{slot}: {component} ") and reason in problem
-        assert problem.endswith("it needs server_sees: updates")
+        assert problem.endswith(f"it needs server_sees: {needed}")
+
+
+UNIFORM = {"name": "fedavg", "weights": "uniform"}
+WORKS_SHUFFLED = [
+    {"aggregation": "fedmedian"},
+    {"aggregation": UNIFORM, "privacy": "metric_privacy"},
+    {"aggregation": UNIFORM, "attacks": ["remapped_sia", "shadow_mia"]},
+]
+REFUSED_SHUFFLED = [  # by the key of the problem, and the views that would do
+    ({"attacks": ["sia"]}, "attacks.0", "updates"),
+    ({"clustering": "ifca", "attacks": ["shadow_mia"]}, "clustering", "sum or updates"),
+    ({"aggregation": "fedavg"}, "aggregation", "sum or updates"),
+    ({"aggregation": "fedadam"}, "aggregation", "sum or updates"),
+    ({"aggregation": "finp_pca"}, "aggregation", "updates"),
+    ({"objective": "finp"}, "server_sees", "updates"),
+]
+
+
+@pytest.mark.parametrize("fields", WORKS_SHUFFLED)
+def test_what_needs_no_names_works_on_shuffled_models(fields):
+    assert resolve(RUN | {"server_sees": "shuffled_models"} | fields).server_sees == "shuffled_models"
+
+
+@pytest.mark.parametrize(("fields", "place", "needed"), REFUSED_SHUFFLED)
+def test_what_needs_names_is_refused_on_shuffled_models(fields, place, needed):
+    (problem,) = refused(server_sees="shuffled_models", **{"aggregation": UNIFORM} | fields)
+    assert problem.startswith(f"{place}: ") and problem.endswith(f" server_sees: {needed}")
+
+
+def test_parameters_that_are_shuffled_leave_sums_weighed_by_size_and_no_source_inference():
+    assert resolve(RUN | {"server_sees": "shuffled_parameters", "attacks": ["cia"]})
+    for attack, needed in {"sia": "updates", "remapped_sia": "shuffled_models or updates"}.items():
+        (problem,) = refused(server_sees="shuffled_parameters", attacks=[attack])
+        assert problem.endswith(f" server_sees: {needed}")
+    chosen = refused(server_sees="shuffled_parameters", clustering="ifca", attacks=["choice_inference"])
+    assert [line.split(":")[0] for line in chosen] == ["clustering", "attacks.0"]
+    assert all(line.endswith(" server_sees: sum or updates") for line in chosen)
+
+
+def test_more_is_seen_by_whoever_sees_more():
+    assert all(set(shown) < set(SIGHTS["updates"]) for view, shown in SIGHTS.items() if view != "updates")
+    assert len(set(map(frozenset, SIGHTS.values()))) == len(SIGHTS) == len(get_args(ServerSees))
 
 
 @pytest.mark.parametrize("fields", [{"objective": "finp"}, {"aggregation": "finp_ala"}])

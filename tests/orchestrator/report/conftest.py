@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.report.figures import catalog
 from orchestrator.report.figures.arrangement import Arrangement
 from tests.support.arranged import read
 from tests.support.synthetic_results import write_alone, write_grouped
@@ -15,3 +16,10 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
     return read(write_alone(tmp_path_factory.mktemp("r") / "alone"))
+
+
+@pytest.fixture
+def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the figures, only two are drawn: for tests of when and where files are written."""
+    drawings = catalog.catalog()
+    monkeypatch.setattr(catalog, "catalog", lambda: {name: drawings[name] for name in ("convergence", "accuracy")})

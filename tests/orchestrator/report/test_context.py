@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from orchestrator.config.run import resolve
 from orchestrator.config.tune_section import Tune, unaccounted
 from orchestrator.report.context import (
     guarantee_lines,
@@ -24,7 +26,8 @@ from orchestrator.report.numbers import compare, published_markdown
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.record import SECRET_NOISE
-from tests.support.synthetic_results import ifca_metrics, write_sweep
+from tests.support.slot_components import described
+from tests.support.synthetic_results import write_sweep
 
 UNPROTECTED = "none: updates are neither clipped nor noised"
 UNKNOWN = "none: the noise depends on the distance between updates, which is not protected"
@@ -42,11 +45,11 @@ def read(trials: list[dict[str, Any]], swept: tuple[str, ...] = ("privacy.name",
     return results(Path(), rows(trials), swept, {})
 
 
-def printed(trials: Any, swept: Any = ("privacy.name",), **given: Any) -> str:
+def printed(made: Results) -> str:
     """The table on a terminal with colors."""
     console = Console(width=200, file=io.StringIO(), force_terminal=True, color_system="standard")
     with console.capture() as shown:
-        console.print(summary_table(trials, swept, width=200, **given))
+        console.print(summary_table(made, 200))
     return shown.get()
 
 
@@ -62,19 +65,19 @@ def test_every_privacy_component_states_its_guarantee_or_the_reason_in_the_summa
     trials = [trial(name, seed) for name in SAID for seed in (0, 1)]
     for label, words in (("vanilla", UNPROTECTED), ("metric privacy", UNKNOWN), ("global-DP", PROTECTED)):
         assert f"| {label} | {words} |" in section(trials)
-        assert re.search(rf"{re.escape(words)} \((privacy )?{label}\)", flat(printed(trials)))
+        assert re.search(rf"{re.escape(words)} \((privacy )?{label}\)", flat(printed(read(trials))))
 
 
 def test_where_nobody_is_protected_by_noise_nothing_is_said_of_guarantees() -> None:
     trials = [trial("none", seed, epsilon_audit=5400.0) for seed in (0, 1)]
-    assert guarantee_lines(read(trials)) == [] and "epsilon" not in printed(trials)
+    assert guarantee_lines(read(trials)) == [] and "epsilon" not in printed(read(trials))
     assert "Guarantees" not in summary_markdown(read(trials))
 
 
 def test_dp_sgd_states_both_guarantees() -> None:
     trials = [trial("none", seed, epsilon_example=3.2, guarantee_example=PROTECTED) for seed in (0, 1)]
     assert f"| {UNPROTECTED} | {PROTECTED} |" in section(trials)
-    shown = flat(printed(trials))
+    shown = flat(printed(read(trials)))
     assert f"guarantee for a client: {UNPROTECTED}" in shown and f"guarantee for an example: {PROTECTED}" in shown
 
 
@@ -84,7 +87,7 @@ def test_trials_with_secret_noise_are_counted_in_the_summary_and_on_the_terminal
     trials = [*(trial("global_dp", seed, notes=note) for seed, note in enumerate(notes)), trial("none")]
     assert trial_notes(trials) == [f"2 of 3 trials: {SECRET_NOISE}", f"1 of 3 trials: {again}"]
     assert f"- 2 of 3 trials: {SECRET_NOISE}." in summary_markdown(read(trials))
-    assert f"note: 2 of 3 trials: {SECRET_NOISE}" in flat(printed(trials))
+    assert f"note: 2 of 3 trials: {SECRET_NOISE}" in flat(printed(read(trials)))
     assert "Notes on trials" not in summary_markdown(read([trial("none")]))
 
 
@@ -112,13 +115,13 @@ def test_a_refuted_claim_is_a_word_in_the_summary_and_red_on_the_terminal() -> N
     assert f"| {PROTECTED} | refuted in 1 of 3 runs |" in section(trials) and f"| {UNPROTECTED} | – |" in section(
         trials
     )
-    assert f"{RED}refuted in " in printed(trials)
-    assert re.search(rf"{re.escape(RED)} *6\.0", printed(trials))  # the audited epsilon of the setting
+    assert f"{RED}refuted in " in printed(read(trials))
+    assert re.search(rf"{re.escape(RED)} *6\.0", printed(read(trials)))  # the audited epsilon of the setting
 
 
 def test_a_claim_that_stands_is_not_red_and_nothing_is_proved() -> None:
     trials = audits(3, 0)
-    assert audited_line(trials).endswith("not refuted, which is no proof") and RED not in printed(trials)
+    assert audited_line(trials).endswith("not refuted, which is no proof") and RED not in printed(read(trials))
     assert "loose" in audited_line([audit("loose", low=0.1)]) and not audited_line([trial("global_dp")])
 
 
@@ -146,34 +149,21 @@ TESTED = "tuned: hyperparameters chosen on the reported test set over 6 trials: 
 EPSILON = "epsilon does not include the search over 6 trials: the number of trials is fixed and not drawn in secret"
 
 
-def tuned(folder: Path, ending: str, epsilon: str = "") -> Path:
-    """A folder of six trials whose ``sweep.yaml`` has this ending; they state an ``epsilon`` of that name."""
-    extra = {epsilon: 3.0} if epsilon else {}
-    write_sweep(folder, SWEEP, metrics=lambda trial, rng: ifca_metrics(trial, rng) | extra)
-    with (folder / "sweep.yaml").open("a") as file:
-        file.write(ending)
-    return folder
+def test_what_is_said_of_a_search_follows_from_its_section_and_its_runs() -> None:
+    """Of an epsilon, as soon as a run states one; nothing without a section ``tune``."""
+    plain, private = (resolve(described() | {"privacy": name}) for name in ("none", "global_dp"))
+    tune = Tune(metric="accuracy", scheduler={"name": "asha"})
+    assert tuned_sentences(None, [plain]) == []
+    assert tuned_sentences(tune, [plain] * 6) == [TESTED]
+    tested, epsilon = tuned_sentences(tune, [*[plain] * 5, private])
+    assert tested == TESTED and epsilon.startswith(EPSILON)
 
 
-@pytest.mark.parametrize(
-    ("ending", "metric"),
-    [
-        ("tune: {scheduler: asha}\n", "validation_accuracy"),
-        ("tune: {search: {name: optuna}}\n", "validation_accuracy"),
-        ("tune: {metric: accuracy, mode: max, scheduler: asha}\n", "accuracy"),
-        ("tune: {scheduler: asha}\n\n# --set base.rounds=3\n# --set tune.metric=accuracy\n", "accuracy"),
-        ("tune: {scheduler: asha}\n# --set tune.scheduler=null\n", []),
-        ("\n# --set tune={scheduler: asha, metric: violations}\n", "violations"),
-        ("tune: {metric: [loss, violations], search: optuna}\n", ["loss", "violations"]),
-        ("", []),
-        ("# --set tune.scheduler=asha\nsamples: 3\n", []),  # a remark of the file's own
-        ("tune: [", []),
-    ],
-)
-def test_the_goal_is_read_from_the_results_folder(tmp_path: Path, ending: str, metric: str | list[str]) -> None:
-    said = sentences([metric] if isinstance(metric, str) else metric, 0) if metric else []
-    assert tuned_sentences(tuned(tmp_path / "s", ending), []) == said
-    assert tuned_sentences(tmp_path, [{"epsilon": 1.0}]) == []  # without a sweep file nothing is said
+def of(secret: bool, public: bool) -> list[Any]:
+    """A run whose noise is secret or not, with validation examples of nobody or of clients."""
+    data = {"name": "digits", "validation_size": 9} if public else "har"
+    noise = "secret" if secret else "reproducible"
+    return [resolve(described() | {"data": data, "privacy": {"name": "global_dp", "noise": noise}})]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +178,7 @@ def test_the_goal_is_read_from_the_results_folder(tmp_path: Path, ending: str, m
     ],
 )
 def test_what_is_said_depends_on_what_was_looked_at(metric: str, chosen: str) -> None:
-    said = sentences([metric], 6, unaccounted(Tune(metric=metric), secret=False, public=True))
+    said = sentences([metric], 6, unaccounted(Tune(metric=metric), of(secret=False, public=True)))
     assert said[0] == f"tuned: hyperparameters chosen {chosen}" and said[1].startswith(EPSILON)
     assert len(sentences([metric], 6)) == 1
 
@@ -205,17 +195,15 @@ def test_what_is_said_depends_on_what_was_looked_at(metric: str, chosen: str) ->
 )
 def test_each_condition_of_a_search_that_fails_is_named(section, secret, public, words) -> None:
     """Of every search of today two fail: the number of trials is no secret draw, and all trials are published."""
-    unmet = unaccounted(Tune.model_validate(section), secret, public)
+    unmet = unaccounted(Tune.model_validate(section), of(secret, public))
     always = {"law", "published"}
     assert all(sum(word in line for line in unmet) == 1 for word in words | always)
     assert len(unmet) == len(words | always)
 
 
-@pytest.mark.parametrize("epsilon", ["epsilon", "epsilon_example"])
-def test_summary_published_comparison_and_terminal_are_marked(tmp_path: Path, epsilon: str) -> None:
-    folder = tuned(tmp_path / "s", "tune: {metric: accuracy, mode: max, search: optuna}\n", epsilon)
-    made = read_results(folder)
-    shown = flat(printed(made.trials, SWEEP, remarks=tuned_sentences(folder, made.trials)))
-    for page in (summary_markdown(made), published_markdown(made, compare(made)), shown):
+def test_summary_published_comparison_and_terminal_are_marked(tmp_path: Path) -> None:
+    made = read_results(write_sweep(tmp_path / "s", SWEEP))
+    assert "tuned" not in summary_markdown(made)
+    made = replace(made, facts={"tuned": [TESTED, EPSILON]})
+    for page in (summary_markdown(made), published_markdown(made, compare(made)), flat(printed(made))):
         assert TESTED in page and EPSILON in page
-    assert "tuned" not in summary_markdown(read_results(tuned(tmp_path / "plain", "")))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -25,13 +23,15 @@ from orchestrator.report.numbers import (
     NOT_MEASURED,
     ONE_PARTITION,
     SHORTENED,
+    Counterpart,
     Number,
+    Record,
     compare,
+    counterpart,
     numbers,
-    published_csv,
     published_markdown,
+    records,
 )
-from orchestrator.report.published import Counterpart, Record, counterpart, records
 from tests.support.pages import ROOT
 from tests.support.synthetic_results import FINP, HAR, write_finp
 
@@ -166,8 +166,6 @@ def test_measured_lies_beside_published_with_the_gap_and_the_deviations() -> Non
     assert (one.printed, one.estimate.n, one.estimate.mean) == (0.81, 3, pytest.approx(0.7))
     assert one.estimate.half == pytest.approx(0.2484138, abs=1e-6)
     assert (one.differs, one.setting) == ({"data.clients": "40 instead of 200"}, "minority ratio 0.1")
-    (row,) = csv.DictReader(io.StringIO(published_csv([one])))
-    assert (row["published"], row["measured"], row["gap"]) == ("0.81", "0.7", "-0.11")
     (noted,) = compare(read(*trials), [record(note="a | b")])
     assert r"clients 40 instead of 200; note: a \| b |" in published_markdown(read(*trials), [noted])
 
@@ -275,15 +273,6 @@ def test_every_field_that_differs_from_the_papers_reading_is_named(name: str, ch
     before = " ".join(deviations(name))
     for change, words in changes.items():
         assert words not in before and words in " ".join(deviations(name, [f"base.{change}"]))
-
-
-def test_fields_that_the_paper_does_not_print_are_listed_below_the_table() -> None:
-    found = as_if_finished("ifca_mir_mnist_minority", ["base.training.lr=0.125"])
-    page = published_markdown(found, compare(found))
-    listed = next(line for line in page.splitlines() if line.startswith("Not printed by ifca_mir, here: "))
-    assert "lr = 0.125" in listed and "rounds = 50" in listed
-    assert "restarts" not in listed.replace("restart rounds", ""), "it is part of the reading"
-    assert "device" not in listed
 
 
 # In all trials at hand: levels, values and differences of two methods, by hand

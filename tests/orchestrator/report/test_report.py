@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import NoResultsError, write_page, write_report
+from orchestrator.report import write_page, write_report
+from orchestrator.report.data import NoResultsError
 from orchestrator.results.log import MANIFEST, Log
 from tests.support.synthetic_results import seal, write_sweep
 
-TABLES = ["summary.csv", "summary.md", "front.md", "differences.md", "published.csv", "published.md"]
+TABLES = ["summary.csv", "summary.md", "front.md", "differences.md", "published.md"]
 SWEEP: dict[str, list[Any]] = {"clustering.name": ["ifca", "ifca_mir"], "seed": [0, 1]}
 
 
@@ -59,6 +60,7 @@ def test_a_report_is_written_again_if_anything_of_it_has_changed_and_gives_the_s
         write_report(folder, formats=("svg",))
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_a_report_follows_its_trials_and_forgets_figures_without_data(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0]})
     assert "convergence.png" in {file.name for file in write_report(folder)}
@@ -76,6 +78,7 @@ def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None
     assert "2 trials: 1 diverged, 1 failed." in (folder / "report" / "summary.md").read_text()
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_to_compare(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, base={"data.name": "digits"})
     earlier = Log(folder / "report", "s")

@@ -13,13 +13,13 @@ import pytest
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from datasets import outside
+from orchestrator.report.context import risks
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.frame import main_metrics
-from orchestrator.report.risks import risks
 from orchestrator.report.sentences import sentences_of
 from orchestrator.report.summary import summary_markdown
 from orchestrator.report.terminal import summary_table
-from orchestrator.results.declared import believe
+from orchestrator.results.sweeps import believe
 from tests.support.arranged import figure, read
 from tests.support.figure_texts import texts
 from tests.support.page_examples import added
@@ -95,7 +95,7 @@ def test_it_is_drawn_like_ours(own: Arrangement) -> None:
 def test_it_is_in_the_tables_with_its_reading(own: Arrangement) -> None:
     assert main_metrics(own.results) == ["accuracy", "own_auc"]
     assert "Own: among the 8 shadows." in summary_markdown(own.results)
-    table = summary_table(own.results.trials, own.results.keys, width=200)
+    table = summary_table(own.results, 200)
     assert "own\nAUC" in [str(column.header) for column in table.columns]
     assert "own: among the 8 shadows" in str(table.caption)
 

@@ -148,6 +148,7 @@ def test_an_audit_stands_beside_its_claim(tmp_path: Path) -> None:
     assert "Guarantee for a client: none: bare (vanilla); dp: as assumed (privacy global-DP)." in page.text
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_the_command_writes_only_the_page_or_figures_for_papers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

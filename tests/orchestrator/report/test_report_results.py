@@ -3,16 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.report import NoResultsError
-from orchestrator.report.data import Results, lookup, read_results, results, rows
+from orchestrator.report.data import NoResultsError, Results, lookup, read_results, results, rows
 from orchestrator.results.log import Log
 from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import write_sweep as write_manifest
-from tests.support.synthetic_results import seal, write_sweep
+from tests.support.synthetic_results import write_sweep
 
 RATIO = "data.split.minority_ratio"
 
@@ -90,15 +88,6 @@ def test_a_list_of_components_is_entered_by_name_or_position() -> None:
     assert lookup(config, "attacks.lira.every") is None
     assert lookup(config, "rounds.deeper") is None
     assert lookup(None, "rounds") is None
-
-
-def test_a_round_that_was_run_again_counts_once(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", {"seed": [0]})
-    path = next(folder.glob("trials/*/rounds.parquet"))
-    pd.DataFrame({"round": [2, 1, 2], "accuracy": [0.1, 0.2, 0.3]}).to_parquet(path)
-    seal(path.parent)
-    (rounds,) = read_results(folder).rounds.values()
-    assert [(row["round"], row["accuracy"]) for row in rounds] == [(1, 0.2), (2, 0.3)]
 
 
 def test_a_sweep_file_for_people_is_not_read_and_a_damaged_config_stops_the_report(tmp_path: Path) -> None:

@@ -12,10 +12,8 @@ import pytest
 import datasets
 from orchestrator.config.run import resolve
 from orchestrator.report.data import Results, read_results, results, rows
-from orchestrator.report.sentences import SIDES, command, sentences_of
+from orchestrator.report.sentences import SIDES, sentences_of
 from orchestrator.report.statistics import estimate
-from orchestrator.results.paths import Folder
-from orchestrator.results.sweeps import write_sweep as write_manifest
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
 from tests.support.planted import finished
@@ -145,19 +143,17 @@ def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothin
         ("# Does it help? On digits.\nname: x\n", "Does it help?"),
         ("# Only a remark. And more.\n#\n# Other.\nname: x\n", "Only a remark."),
         ("# Does it help?\nname: x\ndescription: |\n  My own\n  question?\n", "My own question?"),
-        ("name: [broken\n", "How does accuracy and the risk of membership inference depend on clustering?"),
+        ("name: x\n", "How does accuracy and the risk of membership inference depend on clustering?"),
     ],
 )
-def test_the_question_is_the_sweeps_own_or_made_of_its_keys(tmp_path: Path, text: str, expected: str) -> None:
-    write_manifest(Folder(tmp_path), "s", text, [])
-    made = planted(ifca=around(0.63), ifca_mir=around(0.6))
-    assert sentences_of(results(tmp_path, list(made.trials), ("clustering.name", "seed"), {})).question == expected
+def test_the_question_is_the_sweeps_own_or_made_of_its_keys(text: str, expected: str) -> None:
+    made = replace(planted(ifca=around(0.63), ifca_mir=around(0.6)), facts={"file": text})
+    assert sentences_of(made).question == expected
 
 
 def test_the_command_has_the_overrides_quoted() -> None:
-    assert (
-        command("name: x\n# --set base.model={name: mlp}\n") == "fedpriv run sweep.yaml --set 'base.model={name: mlp}'"
-    )
+    made = replace(planted(ifca=around(0.63)), facts={"sets": ["base.model={name: mlp}"]})
+    assert sentences_of(made).command == "fedpriv run sweep.yaml --set 'base.model={name: mlp}'"
 
 
 # Clients that the data name, such as hospitals, are told by name to whoever reads who is exposed

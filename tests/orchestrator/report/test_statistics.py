@@ -27,9 +27,9 @@ def test_three_values_have_students_interval_and_fewer_are_shown_themselves() ->
     # s = 0.1 and t(0.975, 2) = 4.302653, so half = 4.302653 * 0.1 / sqrt(3) = 0.2484138
     three, two, none = estimate([0.7, 0.8, 0.9]), estimate([0.81, 0.84]), estimate([])
     assert (three.low, three.high) == pytest.approx((0.5515862, 1.0484138), abs=1e-7)
-    assert (two.cell(2), none.cell(3), none.parts(3)) == (("0.81, 0.84", ""), ("", ""), ("", ""))
+    assert (two.cell(2), none.cell(3), none.text(3)) == (("0.81, 0.84", ""), ("", ""), "")
     assert all(map(math.isnan, (two.half, two.low, two.high, none.mean, none.half)))
-    assert estimate([2.0, 2.0, 2.0]).half == 0 and estimate([-0.0001]).parts(3) == ("0.000", "")
+    assert estimate([2.0, 2.0, 2.0]).half == 0 and estimate([-0.0001]).text(3) == "0.000"
     endless = estimate([math.inf, 1.0, 2.0])  # an epsilon without noise
     assert endless.mean == math.inf and math.isnan(endless.half)
 
@@ -49,7 +49,7 @@ def test_an_interval_ends_where_values_end() -> None:
 
 def test_claims_have_a_largest_value_and_no_interval() -> None:
     made = claims([18.76, 18.76, 22.51])
-    assert made.cell(2) == made.parts(2) == ("18.76 to 22.51", "")
+    assert made.cell(2) == (made.text(2), "") == ("18.76 to 22.51", "")
     assert all(map(math.isnan, (made.half, made.low, made.high)))
     assert [claims([value]).cell(1)[0] for value in (3.035, 0.926)] == ["3.1", "0.93"]
     assert claims([2.0, 2.0]).cell(2)[0] == "2.00" and claims([]).cell(2) == ("", "")

@@ -40,7 +40,7 @@ def summary(trials: Sequence[dict], **given: Any) -> str:
 
 def printed(trials: Any, width: int, swept: Sequence[str] = SWEPT) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(summary_table(trials, swept, title="a sweep", width=width))
+    console.print(summary_table(read(trials, swept), width))
     return console.export_text()
 
 
@@ -208,7 +208,6 @@ def test_the_terminal_table_keeps_within_the_width_and_names_what_does_not_fit(w
     named = "in the report but too wide for this terminal: " in flat(page)
     assert named or width > 80
     assert not named or width < 200
-    assert printed(pd.DataFrame(grouped()), width) == page
 
 
 def test_only_measured_columns_appear_and_a_setting_without_a_result_has_dashes_and_the_reason() -> None:
@@ -258,22 +257,16 @@ def test_the_last_round_of_every_attack_counts_and_single_clients_and_maxima_do_
         ("fedmia", 10, "client_3", "fedmia_loss_auc", 0.95),
     ]
     assert attack_lines(tmp_path / "s", table) == [
-        "| vanilla | loss_threshold | global | auc | 0.600 | 100% |",
-        "| vanilla | gap | global | auc | 0.700 |  |",
-        "| vanilla | fedmia | clients | fedmia_loss_auc | 0.710 |  |",
+        "| vanilla | loss_threshold | global | auc | 0.600 |",
+        "| vanilla | gap | global | auc | 0.700 |",
+        "| vanilla | fedmia | clients | fedmia_loss_auc | 0.710 |",
     ]
     assert attack_lines(tmp_path / "none", []) == []
 
 
-def test_means_are_over_seeds_and_a_variant_that_counted_is_said(tmp_path: Path) -> None:
-    def seed(base: float, share: float) -> list[tuple[str, int, str, str, float]]:
-        places = [(target, "auc", base) for target in ("base", "run_base", "headline")]
-        places += [("headline", "is_base", share), ("run_headline", "is_base", 1.0)]
-        return [("calibrated_mia", 10, *place) for place in places]
-
-    lines = attack_lines(tmp_path / "s", seed(0.6, 0.5), seed(0.62, 1.0), seed(0.64, 1.0))
-    assert lines[0] == "| vanilla | calibrated_mia | base | auc | 0.620 ± 0.050 | 83% |"
-    assert lines[1].endswith("| 100% |") and lines[2].endswith("|  |")
+def test_means_are_over_seeds(tmp_path: Path) -> None:
+    tables = [[("calibrated_mia", 10, "base", "auc", value)] for value in (0.6, 0.62, 0.64)]
+    assert attack_lines(tmp_path / "s", *tables) == ["| vanilla | calibrated_mia | base | auc | 0.620 ± 0.050 |"]
 
 
 def test_a_seed_in_which_nobody_uses_a_model_is_left_out_and_the_line_says_so(tmp_path: Path) -> None:
@@ -282,4 +275,4 @@ def test_a_seed_in_which_nobody_uses_a_model_is_left_out_and_the_line_says_so(tm
 
     tables = [[("shadow_mia", 8, "minority", "auc", value)] for value in (0.61, 0.69, 0.48)]
     lines = attack_lines(tmp_path / "s", *tables, metrics=metrics)
-    assert lines == ["| vanilla | shadow_mia | minority | auc | 0.610, 0.690 (2 of 3 seeds) |  |"]
+    assert lines == ["| vanilla | shadow_mia | minority | auc | 0.610, 0.690 (2 of 3 seeds) |"]

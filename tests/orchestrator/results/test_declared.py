@@ -17,7 +17,7 @@ from orchestrator.config.own_code import install
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report import write_report
 from orchestrator.report.vocabulary import component_label
-from orchestrator.results.declared import believe
+from orchestrator.results.sweeps import believe
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.own_code import AGGREGATION, ATTACK, HELPER, written
 

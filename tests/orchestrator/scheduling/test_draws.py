@@ -15,9 +15,8 @@ from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
 from orchestrator.report import NoResultsError
-from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import read_results
-from orchestrator.results.sweeps import trial_rows
+from orchestrator.results.sweeps import read_sweep, trial_rows
 from orchestrator.scheduling.draws import SECRET, best, drawn
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.synthetic_results import seal
@@ -132,7 +131,7 @@ def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_p
     assert planned and row["guarantee_events"] == ledger(planned.events, planned.neighboring)
     assert [trial.id for trial in work.folder.trials()] == [winner.id]
     assert not (work.folder.path / SECRET).exists() and not work.folder.cache.exists()
-    (line,) = tuned_sentences(work.folder.path, [row])
+    (line,) = read_sweep(work.folder).facts["tuned"]
     assert line.endswith("over a geometric number of trials with mean 5")
     again = prepare(sweep, Choices(tmp_path / "results"))
     assert (

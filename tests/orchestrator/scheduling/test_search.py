@@ -13,8 +13,7 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import TrialIdentity
-from orchestrator.scheduling.earlier import earlier_results
-from orchestrator.scheduling.trials import TrialConfig, TrialSpec
+from orchestrator.scheduling.trials import TrialConfig, TrialSpec, earlier_results
 from tests.support.refusals import GOOD
 from tests.support.synthetic_results import seal
 

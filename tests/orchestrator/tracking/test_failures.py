@@ -9,17 +9,13 @@ from orchestrator.tracking.events import MOST_LINES, advice, failure_lines
 
 REASONS = {
     "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "resources.clients_per_gpu",
-    "RuntimeError: CUDA error: device-side assert triggered": "nvidia-smi",
     "OutOfMemoryError: Task was killed due to the node running low on memory.": "resources.client_actors",
     "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory": "resources.client_actors",
     "MemoryError: Unable to allocate 12.0 GiB for an array": "resources.concurrent_trials",
-    "ActorDiedError: The actor died unexpectedly before finishing this task.": "killed, mostly by the system",
-    "its process died: the reason is unknown": "killed, mostly by the system",
+    "ActorDiedError: The actor died unexpectedly before finishing this task.": "for lack of memory",
+    "its process died: the reason is unknown": "for lack of memory",
     "OSError: [Errno 28] No space left on device": "fedpriv clean",
     "training diverged: the loss is nan in round 3": "base.training.lr",
-    "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'": "all nodes need the data",
-    "ModuleNotFoundError: No module named 'mypkg'": "docs/cluster.md",
-    "TimeoutError: 3 jobs wait for 2 client actors and none finished within 60 s": "resources.timeout_seconds",
 }
 
 

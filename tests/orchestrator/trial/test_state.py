@@ -159,26 +159,20 @@ def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int, la
     monkeypatch.setattr(owner, name, dying)
 
 
-OTHER_KILLS: list[tuple[Any, str, int, bool, int]] = [
+# While a file of the log is written (rows, states, and the manifest that makes them count), within a round, and repeatedly.
+KILLS: list[tuple[Any, str, int, bool, int]] = [
     *((log, "write_behind", nth, late, 1) for nth in (0, 1, 4, 9, 14) for late in (False, True)),
     *((log, "write_atomically", nth, late, 1) for nth in (0, 1, 2, 5, 13) for late in (False, True)),
-    *((loop.Rounds, name, 3, True, 1) for name in ("_train", "_evaluate", "_record")),
-    *((loop.Rounds, "_spend", nth, True, 1) for nth in (1, 3)),
-    (restarts.Trial, "_compare", 0, True, 1),
+    *((loop.Rounds, name, nth, True, 1) for name in ("_train", "_spend", "_evaluate", "_record") for nth in (1, 3)),
+    *((restarts.Trial, "_compare", nth, True, 1) for nth in (0, 1)),
+    (log, "write_atomically", 2, False, 4),
 ]
+BY_DEFAULT = [KILLS[index] for index in (0, 7, 13, 16, 19, 20, 24, 26, 29, 30)]  # each function, before and after
 
 
-# While a file of the log is written (rows, states, and the manifest that makes them count), within a round, and repeatedly.
 @pytest.mark.parametrize(
     ("owner", "name", "nth", "late", "times"),
-    [
-        *((log, "write_behind", nth, late, 1) for nth, late in ((0, False), (9, True))),
-        *((log, "write_atomically", nth, late, 1) for nth, late in ((1, True), (5, False), (13, True))),
-        *((loop.Rounds, name, 1, True, 1) for name in ("_train", "_evaluate", "_record")),
-        (restarts.Trial, "_compare", 1, True, 1),
-        (log, "write_atomically", 2, False, 4),
-        *(pytest.param(*kill, marks=pytest.mark.slow) for kill in OTHER_KILLS),
-    ],
+    [pytest.param(*kill, marks=() if kill in BY_DEFAULT else pytest.mark.slow) for kill in KILLS],
 )
 def test_a_run_that_was_killed_ends_like_one_that_was_not(
     tmp_path, undisturbed, monkeypatch, owner, name, nth, late, times

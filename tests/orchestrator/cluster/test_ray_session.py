@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import os, sys
 import orchestrator
-from orchestrator.cluster.ray_log import ray_log
+from orchestrator.cluster.ray_session import ray_log
 with ray_log() as log:
     os.write(2, b"rpc_client.h:153: Failed to connect\\n")
     print("ours", file=sys.stderr)
