@@ -14,8 +14,7 @@ from orchestrator.commands import Choices, Work, claimed, prepare, publish
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
-from orchestrator.report import NoResultsError
-from orchestrator.report.data import read_results
+from orchestrator.report.data import NoResultsError, read_results
 from orchestrator.results.sweeps import read_sweep, trial_rows
 from orchestrator.scheduling.draws import SECRET, best, drawn
 from tests.support.inline_sweep import run_sweep_inline
