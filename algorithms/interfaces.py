@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from algorithms.auditing.canaries import CanaryPlan
-from algorithms.core.accounting import PrivacyEvent, Spending
+from algorithms.core.accounting import Account, PrivacyEvent, Spending
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
@@ -81,7 +81,21 @@ class Outcome:
 
 
 class ComponentContract(BaseContract, Protocol):
-    """What a component of any slot may define."""
+    """What a component of any slot may define.
+
+    A defense says for the table of defenses what it is one against; three texts, or none of them.
+
+    Attributes:
+        AGAINST: whom it protects from, or which attack; empty: it is no defense.
+        GUARANTEE: what holds and under which assumption, or "none: " and what it does instead.
+        COST: what it takes, as the formula of its noise.
+        PAPERS: where it was published, names with their addresses.
+    """
+
+    AGAINST: ClassVar[str] = ""
+    GUARANTEE: ClassVar[str] = ""
+    COST: ClassVar[str] = ""
+    PAPERS: ClassVar[Mapping[str, str]] = {}
 
     @staticmethod
     def resolve(config: Any, run: Run) -> Any:
@@ -368,6 +382,11 @@ class PrivacyContract(ComponentContract, Protocol):
     @staticmethod
     def event(config: Any, received: ClientUpdates, run: Run) -> PrivacyEvent | None:
         """Return the privacy event of a round; None if no account is kept."""
+        return None
+
+    @staticmethod
+    def planned(config: Any, run: Run) -> Account | None:
+        """Return the account that a run will have, or one that bounds it; None if it states no epsilon of a client."""
         return None
 
     @staticmethod

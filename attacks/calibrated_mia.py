@@ -47,6 +47,13 @@ from datasets.components import Config as SlotConfig
 
 KINDS = ("halves",)
 LABEL = "calibrated membership attack"
+ASKS = "was this example trained on?"
+PAPERS = {
+    "LiRA": "https://arxiv.org/abs/2112.03570",
+    "RMIA": "https://arxiv.org/abs/2312.03262",
+    "BASE": "https://arxiv.org/abs/2505.24089",
+    "BaVarIA": "https://arxiv.org/abs/2603.11799",
+}
 Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
 FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 KINDS = ("models", "replicas")
+ASKS = "did this client take part?"
+PAPERS = {"Sáinz-Pardo Díaz 2025": "https://arxiv.org/abs/2502.01352"}
 Kind: TypeAlias = Literal["in", "stand_in", "zero", "reference"]
 WORLDS: tuple[Kind, ...] = ("in", "stand_in", "zero", "reference")
 DRAWS = {"stand_in": 1, "reference": 2}  # not 0, because seed sequences do not see trailing zeros

@@ -47,6 +47,8 @@ from datasets.roles import NOBODY
 KINDS = ("models",)
 LABEL = "client's attack"
 ADVERSARY = "another client, who has all models"
+ASKS = "was this example trained on?"
+PAPERS = {"Yeom 2018": "https://arxiv.org/abs/1709.01604"}
 FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
 RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
 METRICS = (

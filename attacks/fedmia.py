@@ -55,6 +55,8 @@ Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "
 KINDS = ("updates",)
 SEES = "updates"
 LABEL = "FedMIA"
+ASKS = "was this example trained on?"
+PAPERS = {"FedMIA": "https://arxiv.org/abs/2402.06289"}
 FEWEST_CLIENTS = out_worlds.FEWEST_OTHERS + 1
 SIGNALS: dict[Signal, str] = {
     "fedmia_loss": "FedMIA by losses",

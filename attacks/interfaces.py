@@ -309,6 +309,7 @@ class Attack(AttackContract, ComponentContract, Protocol):
     KINDS: tuple[Literal["models", "updates", "replicas", "halves", "choices"], ...]
     SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, a word of `SIGHTS`; None: see `sees`
     ADVERSARY: ClassVar[str | None] = None  # who the attacker is, as a noun; None: what `adversary` derives
+    ASKS: ClassVar[str] = ""  # the question that it answers, short, as "was this example trained on?"
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:

@@ -44,6 +44,8 @@ from datasets.components import Config as SlotConfig
 from datasets.federation import Federation, Ints
 
 KINDS = ("updates",)
+ASKS = "whose example is it?"
+PAPERS = {"Hu 2021": "https://arxiv.org/abs/2109.05659", "FinP": "https://arxiv.org/abs/2502.17748"}
 # Permutations of the owners: as many as take about the time of reading this many losses, but no fewer and no more.
 LOSSES, FEWEST, MOST = 200_000, 20, 200
 FEWEST_ALIKE = 10  # examples of a class that a calibrated loss is compared with

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from algorithms.core.network import Network
 
 KINDS = ("updates",)
+ASKS = "was this example trained on?"
+PAPERS = {"Nasr 2019": "https://arxiv.org/abs/1812.00910", "FinP": "https://arxiv.org/abs/2502.17748"}
 AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
 METRICS = (
     Metric(

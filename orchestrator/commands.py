@@ -11,10 +11,11 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from algorithms.interfaces import Run
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster import ray_session
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
@@ -24,7 +25,7 @@ from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
-from orchestrator.estimates.budgets import budget_lines
+from orchestrator.estimates.budgets import budget_lines, search_epsilon
 from orchestrator.estimates.needs import LARGEST, fits, this_machine
 from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
@@ -36,7 +37,8 @@ from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
 from orchestrator.results.sweeps import write_sweep, write_trials
-from orchestrator.results.writing import WriteError
+from orchestrator.results.writing import WriteError, write_atomically
+from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan, trial_specs, unrepeatable
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
@@ -74,7 +76,8 @@ class Choices:
 class Work:
     """A sweep that was checked and can run: how, in which folder, by which processes on which Ray, and what there is of it.
 
-    ``trials`` are, of a search, those that were drawn before; ``hashes`` are those of the data sets.
+    ``trials`` are, of a search, those that were drawn before; ``hashes`` are those of the data sets; ``secret`` is that of
+    draws of which nothing may be shown yet.
     """
 
     sweep: Sweep
@@ -86,6 +89,7 @@ class Work:
     search: Search | None
     earlier: Earlier
     hashes: Hashes
+    secret: int | None = None
 
     def missing(self) -> list[TrialSpec]:
         """The trials that still have to run."""
@@ -149,20 +153,25 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         _announce(sweep, target, choices)
     hashes = Hashes()
     download = not problems and not choices.dry
-    problems += data_problems(sweep, download, loaded=hashes.add, misfits=fits(sweep, machine))
+    settled = list[tuple[Run, Run]]()
+    problems += data_problems(sweep, download, hashes.add, fits(sweep, machine), lambda *pair: settled.append(pair))
     if problems:
         raise ConfigError(problems)
-    for line in budget_lines(sweep):
+    for line in budget_lines(sweep, settled):
         print(line, flush=True)
-    search = None
-    if sweep.space:
+    search = secret = None
+    if sweep.tune and sweep.tune.draws:
+        trials, secret = drawn(sweep, folder, choices.dry)
+    elif sweep.space:
         from orchestrator.scheduling.search import Search
 
         search = Search(sweep, folder)
-    trials = search.replay() if search else trial_specs(sweep)
+        trials = search.replay()
+    else:
+        trials = trial_specs(sweep)
     drawing = search is not None and not search.complete
     earlier = earlier_results(folder, trials, hashes, sweep.tune, choices.repeat_changed, drawing)
-    return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes)
+    return Work(sweep, choices, folder, trials, place, target, search, earlier, hashes, secret)
 
 
 def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]]) -> list[ConfigProblem]:
@@ -193,8 +202,9 @@ def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
         ready = f"{here}; loading the data and starting Ray take about {READY_SECONDS} s"
         where = f" on {target}" if target.address else f" {ready}"
         notes = [f"{target.note}; Ray is started on this machine instead"] if target.note else []
-    count = sweep.samples if sweep.space else len(sweep.runs)
-    print(f"{sweep.name}: {count} trials{where}", *notes, sep="\n", flush=True)
+    draws = sweep.tune and sweep.tune.draws
+    count = draws or f"{sweep.samples if sweep.space else len(sweep.runs)} trials"
+    print(f"{sweep.name}: {count}{where}", *notes, sep="\n", flush=True)
 
 
 def execute(work: Work) -> int:
@@ -205,14 +215,15 @@ def execute(work: Work) -> int:
     """
     missing = work.missing()
     total = len(missing) + len(work.ahead())
-    screen = Screen(total)
+    screen = Screen(total if work.secret is None else 0)
     for sentence in end_orphans() + work.earlier.sentences(len(work.trials)):
         screen.say(sentence)
     if total:
         return _on_ray(work, missing, screen)
     with claimed(work, screen.say):
         shutil.rmtree(work.folder.path / TUNE_FOLDER, ignore_errors=True)  # of a run that was killed at its end
-        screen.say(f"all {len(work.trials)} trials are complete; nothing was trained")
+        if work.secret is None:
+            screen.say(f"all {len(work.trials)} trials are complete; nothing was trained")
         return _close(work, _tracker(work, screen), screen)
 
 
@@ -252,6 +263,8 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
     except FolderError as error:
         raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
     with claim:
+        if work.secret is not None:
+            write_atomically(work.folder.path / SECRET, str(work.secret).encode())
         for sentence in [*work.earlier.set_back(work.folder), *describe(work)]:
             say(sentence)
         yield
@@ -260,8 +273,11 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
 def describe(work: Work) -> list[str]:
     """Write the manifest of the sweep, with its file, its overrides and its trials; return what was damaged."""
     sweep, runs = work.sweep, [trial.run for trial in work.trials]
+    rows, epsilon = plan(work.trials), search_epsilon(sweep)
+    if epsilon is not None:
+        rows = [row | {"epsilon_search": epsilon} for row in rows if work.secret is None]
     given = sweep.swept, sweep.sets, tuned_sentences(sweep.tune, runs)
-    return write_sweep(work.folder, sweep.name, sweep.text, plan(work.trials), *given)
+    return write_sweep(work.folder, sweep.name, sweep.text, rows, *given)
 
 
 def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], screen: Screen) -> int:
@@ -269,15 +285,17 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     from orchestrator.scheduling.tuner import run_trials
 
     trials, folder = work.trials, work.folder
-    if len(missing) < len(trials):
+    if work.secret is not None:
+        screen.say("the trials are not shown, but for the best of them when all have ended")
+    elif len(missing) < len(trials):
         total = work.search.samples if work.search else len(trials)
         screen.say(f"{len(trials) - len(missing)} of {total} trials are complete and are not repeated")
-    if remark := unrepeatable(missing):
+    if work.secret is None and (remark := unrepeatable(missing)):
         screen.say(remark)
     tracker = _tracker(work, screen)
     tracker.begin()
     screen.stage = "starting the processes of the first trials"
-    progress = TrialEvents(folder, [tracker, screen])
+    progress = TrialEvents(folder, [tracker, screen] if work.secret is None else [])
     interruption: BaseException | None = None
     try:
         run_trials(work.sweep, folder, missing, work.place, nodes, progress, work.hashes, work.search)
@@ -297,11 +315,26 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     return INTERRUPTED
 
 
+def publish(work: Work) -> Work:
+    """Leave nothing but the best of the drawn trials; without any trial if none has a result. Raises WriteError."""
+    winner = best(work.sweep, work.folder, work.trials)
+    work = replace(work, trials=[winner] if winner else [], secret=None if winner else work.secret)
+    if winner:
+        describe(work)  # before the others are deleted: from here on the search has ended
+        delete_others(work.folder, winner)
+    return work
+
+
 def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     """Print the result, write the report, send MLflow what it lacks, and say what was found; return the exit code.
 
     A run that is killed in here is made good by the next one, which does all of it again.
     """
+    if work.sweep.tune and work.sweep.tune.draws:
+        work = publish(work)
+        if not work.trials:
+            screen.say("no trial of the search has a result, so nothing is published")
+            return SOME_FAILED
     sweep, folder, titles = work.sweep, work.folder, {trial.id: trial.title for trial in work.trials}
     results = read_results(folder.path)
     rows = results.trials

@@ -194,6 +194,18 @@ def test_the_page_on_metrics_is_made_of_what_is_declared(capsys: pytest.CaptureF
     assert capsys.readouterr().out == page("docs/metrics.md")
 
 
+@pytest.mark.parametrize("table", ["attacks", "defenses"])
+def test_the_tables_of_the_readme_are_made_of_what_is_declared(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", table]) == 0
+    made = capsys.readouterr().out
+    slots = [slot for slot in SLOTS if slot.many == (table == "attacks")]
+    named = [
+        name for slot in slots for name in components(slot.folder) if f": {name}`" in made or f"| `{name}`" in made
+    ]
+    assert made.count("\n") == 2 + len(named) > 8  # attacks in one table, all others that are a defense in the other
+    assert f"\n\n{made}\n" in page("README.md")
+
+
 # Results
 
 

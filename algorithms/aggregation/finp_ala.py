@@ -27,6 +27,10 @@ from datasets.components import Config as SlotConfig
 NEEDS = "updates"
 UPDATES_FOR = "weighs each client's update by that client's own curvature, which only the server knows of all"
 LABEL = "FinP-ALA"
+AGAINST = "source inference on updates"
+GUARANTEE = "none: aims at equal exposure of clients"
+COST = "less weight to clients that stand out; their curvature is sent"
+PAPERS = {"FinP": "https://arxiv.org/abs/2502.17748"}
 METHODS = {"plain": ("FinP_server (ALA)", 5)}
 METRICS = (Metric("ala_fallback", AGGREGATION, "ALA weights by size", "lower", digits=2),)
 NONE = 1e-9  # weights with a smaller sum count as zero

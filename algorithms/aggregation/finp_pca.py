@@ -36,6 +36,10 @@ from datasets.components import Config as SlotConfig
 NEEDS = "updates"
 UPDATES_FOR = "solves for weights from the inner products of the clients' updates, which no sum contains"
 LABEL = "FinP-PCA"
+AGAINST = "source inference on updates"
+GUARANTEE = "none: aims at equal exposure of clients"
+COST = "more weight to outliers; the server reads every update"
+PAPERS = {"FinP": "https://arxiv.org/abs/2502.17748"}
 METHODS = {"plain": ("FinP_server (PCA)", 4)}
 METRICS = (
     Metric("pca_objective", AGGREGATION, "PCA objective", "lower", "", 4),

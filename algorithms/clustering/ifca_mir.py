@@ -30,6 +30,10 @@ from algorithms.interfaces import Problems, Run
 from datasets.components import read_when
 
 LABEL, COLOR = "IFCA-MIR", 1
+AGAINST = "membership inference on the model that a client joins"
+GUARANTEE = "none: clients choose by loss and risk"
+COST = "models that fit worse; a move tells that a client minds the risk"
+PAPERS = {"Jung 2025": "https://arxiv.org/abs/2503.09414", "IFCA": "https://arxiv.org/abs/2006.04088"}
 SORTS_LIKE = "ifca"
 OWN_ATTACK = "client_mia"
 UNKNOWN_RISK = 0.5  # an attack of which nothing is known can only be expected to guess

@@ -4,7 +4,6 @@
     all      Gaussian events compose to one Gaussian, 1/z^2 = sum 1/z_t^2, of known epsilon (Balle and Wang 2018, eq. 6)
     poisson  privacy loss distributions, composed numerically and rounded up (Doroshenko et al. 2022); add or remove one
     fixed    Renyi divergences of sampling without replacement (Wang et al. 2019, theorem 9); replace one
-    search   the best of K trials, K from a law: Renyi divergences (Papernot and Steinke 2022, theorems 2 and 6)
 
 Every number is an upper bound. Where sampling is accounted for and the bound without sampling is smaller, the smaller
 bound is returned; this happens to Renyi divergences at very little noise. Floating-point effects (Mironov 2012) are not
@@ -36,7 +35,6 @@ RESTARTED = "none: initializations are compared by losses without noise; cluster
 # Below this noise multiplier (an epsilon of 5e11) the formulas lose their precision; infinity is a valid bound as well.
 LEAST = 1e-6
 DIGITS = 6  # significant ones of a noise multiplier that was found for an epsilon
-LAWS = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}  # of the number of trials: shapes of RepeatAndSelect
 WIDEST = 500.0  # nats; a cell of privacy losses may not be wider, because its exponential must be finite
 
 
@@ -64,6 +62,15 @@ class Spending:
     cluster: int
     start: int
     event: PrivacyEvent
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is known of a trial's account before it runs: all its noisy sums, the relation of neighbors, and delta."""
+
+    events: tuple[PrivacyEvent, ...]
+    neighboring: str
+    delta: float
 
 
 POOLED = "none: statistics of all clients' examples prepare each one (data.statistics), without noise"
@@ -216,29 +223,6 @@ def schedule(done: int, rounds: int) -> int:
     return min(1 << (done - 1).bit_length(), rounds)
 
 
-def epsilon_of_search(events: Sequence[PrivacyEvent], delta: float, neighboring: str, law: str, mean: float) -> float:
-    """Compute epsilon of the winner of a random search whose trials release ``events`` each (Papernot and Steinke 2022).
-
-    The number of trials is drawn from ``law``, one of `LAWS`, with this ``mean``. It holds if the conditions do that
-    `orchestrator.config.tune_section.unaccounted` checks.
-
-    >>> round(epsilon_of_search([PrivacyEvent(8.0)] * 20, 1e-5, "add_or_remove_one", "geometric", 10), 4)
-    4.8203
-    """
-    from dp_accounting import ComposedDpEvent, NeighboringRelation, SelfComposedDpEvent, rdp
-    from dp_accounting.dp_event import RepeatAndSelectDpEvent
-
-    if not events:
-        return 0.0
-    if min(event.noise_multiplier for event in events) < LEAST:
-        return math.inf
-    counts = sorted(Counter(events).items(), key=repr)
-    trial = ComposedDpEvent([SelfComposedDpEvent(_dp_event(event), count) for event, count in counts])
-    accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation[neighboring.upper()])
-    accountant.compose(RepeatAndSelectDpEvent(trial, mean, LAWS[law]))
-    return float(accountant.get_epsilon(delta))
-
-
 def ledger(events: Iterable[PrivacyEvent], neighboring: str) -> str:
     """Write the noisy sums of a trial as text (JSON), equal ones counted, so that those of several trials can be composed."""
     counts = sorted((astuple(event), count) for event, count in _counted(events).items())
@@ -250,7 +234,7 @@ def _counted(events: Iterable[PrivacyEvent]) -> Counter[PrivacyEvent]:
     return Counter(event if event.sampler == "fixed" else replace(event, clients=0) for event in events)
 
 
-def _dp_event(event: PrivacyEvent) -> DpEvent:
+def dp_event(event: PrivacyEvent) -> DpEvent:
     """Return the event as the accountants of the library know it."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
 
@@ -307,5 +291,5 @@ def _without_replacement(events: Iterable[PrivacyEvent], delta: float) -> float:
 
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
     for event, count in sorted(Counter(events).items(), key=lambda pair: astuple(pair[0])):
-        accountant.compose(_dp_event(event), count)
+        accountant.compose(dp_event(event), count)
     return float(accountant.get_epsilon(delta))

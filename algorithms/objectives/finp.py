@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 NEEDS = ("rho",)
 ITERATES = True  # power iterations continue from step to step
 LABEL, COLOR = "FinP", 3
+AGAINST = "source inference on updates"
+GUARANTEE = "none: aims at equal exposure of clients"
+COST = "smoother networks of clients that stand out; their curvature is sent"
+PAPERS = {"FinP": "https://arxiv.org/abs/2502.17748"}
 # With these aggregations; paler there without this penalty.
 METHODS = {"fedavg": ("FinP_client", 3), "finp_pca": ("FinP (PCA)", 0), "finp_ala": ("FinP (ALA)", 1)}
 

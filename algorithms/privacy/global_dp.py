@@ -39,7 +39,7 @@ from pydantic import Field
 from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
-from algorithms.core.accounting import PrivacyEvent
+from algorithms.core.accounting import Account, PrivacyEvent
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
@@ -49,6 +49,10 @@ from datasets.components import inherited, read_when
 
 NEEDS, NOISY = "mean", True
 LABEL, COLOR, METRICS = "global-DP", 0, _server_noise.METRICS
+AGAINST = "whoever sees the models that are sent"
+GUARANTEE = "(epsilon, delta) of a client, under secret noise and a trusted server"
+COST = "noise of z C / n in every parameter, a round"
+PAPERS = {"McMahan 2018": "https://arxiv.org/abs/1710.06963"}
 MOST_NOISE = 1e6  # the largest noise multiplier
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
@@ -154,9 +158,17 @@ def rounds(config: Config, run: Run) -> int:
     return bisect_right(range(1, run.rounds), config.stop_at_epsilon, key=lambda k: _planned(config, run, k))
 
 
+def planned(config: Config, run: Run) -> Account | None:
+    """Return the account of all rounds, which depends on nothing that clients send; None where no epsilon is known."""
+    if refusal(config, run) or (config.sensitivity == "uniform" and not _equal(run)):
+        return None
+    events = (_event(settle(config, run, None), run),) * rounds(config, run)
+    return Account(events, config.neighboring, config.delta)
+
+
 def remark(config: Config, run: Run) -> str | None:
     """Return the epsilon that the run will have, the noise that this takes, and where a budget ends it."""
-    if refusal(config, run) or (config.sensitivity == "uniform" and not _equal(run)):
+    if planned(config, run) is None:
         return None
     config, count = settle(config, run, None), run.rounds
     total, budget = _planned(config, run, count), config.stop_at_epsilon
@@ -170,13 +182,17 @@ def remark(config: Config, run: Run) -> str | None:
 
 
 def _planned(config: Config, run: Run, count: int) -> float:
-    """Compute the epsilon after ``count`` rounds before any of them: no event depends on what clients send."""
+    """Compute the epsilon after ``count`` rounds before any of them."""
+    return accounting.composed(((_event(config, run), count),), config.delta, config.neighboring)
+
+
+def _event(config: Config, run: Run) -> PrivacyEvent:
+    """Return the event of a round, which depends on nothing that clients send."""
     clients = run.data.config.clients
     cohort = clients if run.participation == "all" else max(1, round(run.participation_rate * clients))
     share = {"all": 1.0, "poisson": run.participation_rate, "fixed": cohort / clients}[run.participation]
     multiplier = config.noise_multiplier / (2 if config.neighboring == "replace_one" else 1)
-    event = PrivacyEvent(multiplier, run.participation, share, cohort if run.participation == "fixed" else 0)
-    return accounting.composed(((event, count),), config.delta, config.neighboring)
+    return PrivacyEvent(multiplier, run.participation, share, cohort if run.participation == "fixed" else 0)
 
 
 def bound(config: Config, norms: Doubles) -> Doubles:

@@ -37,14 +37,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms.auditing import finding
+from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
-from algorithms.core.accounting import PrivacyEvent
+from algorithms.core.accounting import Account, PrivacyEvent
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.gram import lengths
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.metric import MINOR, NOISE, Column, Metric
 from algorithms.core.noise import Normals
-from algorithms.interfaces import Metrics, Outcome, Run
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
 
 NEEDS, PRIVATE_UPDATES = "mean", True
@@ -53,9 +55,9 @@ AGAINST = "everybody, the server that sees every update included"
 GUARANTEE = "(epsilon, delta) of a client, under secret noise"
 COST = "noise of z sqrt(d / n) clips in the mean: epsilons of hundreds where nets learn"
 PAPERS = {"Gaussian mechanism, exact": "https://arxiv.org/abs/1805.06530"}
-MEASURED = {"epsilon", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}
+MEASURED = {"epsilon", "epsilon_search", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}
 METRICS = (
-    *(metric for metric in _server_noise.METRICS if metric.name in MEASURED),
+    *(metric for metric in _server_noise.METRICS if metric.name in MEASURED or metric in finding.METRICS),
     Metric(
         "epsilon_models",
         NOISE,
@@ -89,6 +91,12 @@ class Config(PrivacyConfig):
         "replace_one", description="epsilon tells any two data sets of a client apart, or its update from a zero update"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="probability with which epsilon may be exceeded, roughly")
+    audit_every: _server_noise.AuditEvery = Field("auto", description=_server_noise.AUDIT_EVERY)
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse an audit that is asked for where canaries cannot take part."""
+    return _server_noise.audit_problems(config.audit_every, run)
 
 
 def private_update(config: Config, update: Floats, noise: Normals) -> Floats:
@@ -125,13 +133,20 @@ def _event(config: Config, clients: int = 1) -> PrivacyEvent:
     return PrivacyEvent(config.noise_multiplier / RELATIONS[config.neighboring][0], clients=clients)
 
 
+def planned(config: Config, run: Run) -> Account | None:
+    """Return the account of a client that sends in every round; None where no epsilon holds."""
+    if refusal(config, run):
+        return None
+    return Account((_event(config),) * run.rounds, RELATIONS[config.neighboring][1], config.delta)
+
+
 def epsilon_after(config: Config, rounds: int) -> float:
     """Compute the epsilon of a client that sent in so many ``rounds``; infinity without noise.
 
     >>> round(epsilon_after(Config(noise_multiplier=20), 10), 4)
     1.1994
     """
-    return accounting.epsilon([_event(config)] * rounds, config.delta, RELATIONS[config.neighboring][1])
+    return accounting.composed(((_event(config), rounds),), config.delta, RELATIONS[config.neighboring][1])
 
 
 def epsilons(config: Config, history: np.ndarray) -> Doubles:
@@ -153,17 +168,39 @@ def client_columns(config: Config, run: Run, history: np.ndarray) -> Mapping[str
     return {} if refusal(config, run) else {"epsilon": epsilons(config, history)}
 
 
+def canaries(config: Config, run: Run) -> CanaryPlan | None:
+    """Return how canaries audit the models: clipped like updates, in a mean that has the noise of the round's clients."""
+    every = 0 if config.audit_every == "auto" and not _server_noise.is_a_mean(run) else config.audit_every
+    return CanaryPlan(every, config.clip, config.neighboring == "replace_one") if every else None
+
+
+def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
+    """Return the largest epsilon of a client after the rounds so far; nothing where none holds."""
+    return {} if refusal(config, run) else {"epsilon": epsilon_after(config, _most(outcome))}
+
+
+def _most(outcome: Outcome) -> int:
+    return int((outcome.history >= 0).sum(axis=0).max(initial=0))
+
+
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return the largest epsilon of a client at ``delta``, towards everybody and towards those who see models alone.
 
     Both are None where none holds, and ``guarantee`` says why. A sum hides the single updates, and so does a server
-    optimizer, which reads their mean; whatever reads every update makes no mean of them.
+    optimizer, which reads their mean; whatever reads every update makes no mean of them. Canaries audit the second.
     """
+    stated = _account(config, run, outcome)
+    opposite, sampled = config.neighboring == "replace_one", run.participation != "all"
+    claims = {0: stated["epsilon_models"]}
+    return stated | finding.metrics(outcome.canaries, config.delta, claims, opposite, sampled)
+
+
+def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     reason = refusal(config, run)
     metrics: Metrics = {"epsilon": None, "epsilon_models": None, "delta": config.delta}
     if reason:
         return metrics | {"guarantee": reason}
-    most = int((outcome.history >= 0).sum(axis=0).max(initial=0))
+    most = _most(outcome)
     metrics |= {"epsilon": epsilon_after(config, most), "guarantee": sense(config)}
     if run.aggregation.module.NEEDS == "mean" and most:
         metrics["epsilon_models"] = epsilon_of_models(config, outcome.history)
@@ -181,9 +218,9 @@ def remark(config: Config, run: Run) -> str:
     """Return the epsilon that a plan of ``run`` comes to, and what it holds for; or why none is stated."""
     if reason := refusal(config, run):
         return f"local_dp states no epsilon: {reason.removeprefix('none: ')}"
-    epsilon = math.ceil(10 * epsilon_after(config, run.rounds)) / 10
+    epsilon = accounting.rounded_up(epsilon_after(config, run.rounds))
     times = f"all {run.rounds} rounds" if run.participation == "all" else f"as many as {run.rounds} rounds"
-    return f"local_dp: epsilon {epsilon:.1f} of a client that sends in {times}, towards {AGAINST}"
+    return f"local_dp: epsilon {epsilon:g} of a client that sends in {times}, towards {AGAINST}"
 
 
 def refusal(config: Config, run: Run) -> str | None:

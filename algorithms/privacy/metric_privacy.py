@@ -36,6 +36,10 @@ from algorithms.privacy._server_noise import ServerNoiseConfig
 NEEDS, NOISY = "updates", True
 UPDATES_FOR = "divides the noise by the largest distance between two clients' models, which no sum contains"
 LABEL, COLOR = "metric privacy", 1
+AGAINST = "whoever sees the models that are sent"
+GUARANTEE = "none: noise shrinks with the distance of models; audited by canaries"
+COST = "noise of z C / (d n) in every parameter; the server reads every update"
+PAPERS = {"Sáinz-Pardo Díaz 2025": "https://arxiv.org/abs/2502.01352"}
 METRICS = (
     *_server_noise.METRICS,
     Metric("distance", NOISE, "distance of models", unit="", over_rounds="noise"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from algorithms.interfaces import Run
+from algorithms.interfaces import ComponentContract, Run
 from attacks.interfaces import Attack
 from datasets.components import Component
 from datasets.federation import DataError, Examples, Source
@@ -19,7 +19,8 @@ from datasets.interfaces import SourceContract
 from datasets.source_checks import source_problems
 from orchestrator.config.errors import ConfigProblem, keyed
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.trial.federation import federation_key, partition_seed
+from orchestrator.results.provenance import source_key
+from orchestrator.trial.federation import federation_key, partition_seed, settled
 from orchestrator.trial.random_streams import stream
 
 
@@ -28,6 +29,7 @@ def data_problems(
     download: bool,
     loaded: Callable[[Component[Any, Any], Source], None] = lambda data, source: None,
     misfits: Callable[[Run, Source], list[str]] = lambda run, source: [],
+    settle: Callable[[Run, Run], None] = lambda run, ready: None,
 ) -> list[ConfigProblem]:
     """The reasons why the data cannot be loaded or partitioned as the trials of the sweep ask.
 
@@ -37,23 +39,24 @@ def data_problems(
         loaded: is called with every data set that could be loaded.
         misfits: returns why a machine cannot hold a run with these data, in sentences; nothing is built for a run that it
             refuses.
+        settle: is called with a run whose training follows from the clients' numbers of examples, and with what follows.
     """
     sources: dict[str, Source | str] = {}
     problems: dict[str, ConfigProblem] = {}
     attacked: set[str] = set()
     for run in sweep.runs:
-        # Without what does not affect what is read: the number of clients and the seed of the split.
-        key = repr((run.data.name, run.data.config.model_copy(update={"clients": 1, "split_seed": None})))
+        key = source_key(run.data)
         if key not in sources:
             read = sources[key] = _load(run.data, sweep.root_of(run), download)
             if isinstance(read, Source):
                 loaded(run.data, read)
         source = sources[key]
         sentences = source.split("\n") if isinstance(source, str) else _sentences(run, source, misfits)
-        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks))
+        trained = (run.training, run.rounds) if _settles(run) else ()
+        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks, trained))
         if not sentences and isinstance(source, Source) and partition not in attacked:
             attacked.add(partition)
-            sentences = _unattackable(run, source)
+            sentences = _undealt(run, source, settle)
         for sentence in sentences:
             problems.setdefault(sentence, data_problem(sweep, sentence))
     return list(problems.values())
@@ -76,21 +79,27 @@ def _sentences(run: Run, source: Source, misfits: Callable[[Run, Source], list[s
     return [f"{slot}: {sentence}" for slot, sentence in unfit.items() if sentence]
 
 
-def _unattackable(run: Run, source: Source) -> list[str]:
-    """What attacks lack in the partition, which is made for those alone that have something to say of it."""
+def _settles(run: Run) -> bool:
+    return run.training.module.settle is not ComponentContract.settle
+
+
+def _undealt(run: Run, source: Source, settle: Callable[[Run, Run], None]) -> list[str]:
+    """What attacks and training lack in the partition, which is made for those alone that have something to say of it."""
     attacks = [(at, it) for at, it in enumerate(run.attacks) if it.module.data_problems is not Attack.data_problems]
-    if not attacks:
+    if not attacks and not _settles(run):
         return []
     small = source
     if source.train.x.ndim == 4:  # one pixel of each image takes a moment: attacks lack examples, not pixels
         train, test = (Examples(part.x[..., :1, :1], part.y) for part in (source.train, source.test))
         small = replace(source, train=train, test=test)
     # A split of the user's own may look at what images show.
-    return _lacking(run, attacks, small) and _lacking(run, attacks, source)
+    return _lacking(run, attacks, small, settle) and _lacking(run, attacks, source, settle)
 
 
-def _lacking(run: Run, attacks: Sequence[tuple[int, Component[Any, Any]]], source: Source) -> list[str]:
-    """What attacks, with their places in the list, lack in the partition of a data set, or why there is none."""
+def _lacking(
+    run: Run, attacks: Sequence[tuple[int, Component[Any, Any]]], source: Source, settle: Callable[[Run, Run], None]
+) -> list[str]:
+    """What attacks, with their places in the list, and training lack in a partition of the data, or why there is none."""
     seed = partition_seed(run)
     try:
         data = run.split.module.partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))
@@ -98,6 +107,11 @@ def _lacking(run: Run, attacks: Sequence[tuple[int, Component[Any, Any]]], sourc
         return str(error).split("\n")
     except Exception as error:
         return [failure(error, f"the split {run.split.name}")]
+    try:
+        if (ready := settled(run, data)).training != run.training:
+            settle(run, ready)
+    except ValueError as error:
+        return [f"training.target_epsilon: {error}"]
     lacking = [(at, *pair) for at, attack in attacks for pair in attack.module.data_problems(attack.config, data)]
     return [f"{'.'.join(filter(None, ('attacks', str(at), field)))}: {sentence}" for at, field, sentence in lacking]
 

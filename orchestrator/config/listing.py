@@ -13,7 +13,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from algorithms.core.configs import CurvatureConfig
-from datasets.components import Config, components, presets, readable
+from algorithms.core.private_search import Draws
+from attacks.interfaces import adversary, sees
+from datasets.components import Config, complete, components, presets, readable
 from datasets.outside import broken, offers, why_not
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
 from orchestrator.config.search_space import GRID, WORDS
@@ -35,9 +37,12 @@ PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
         {"fields": Resources},
     ),
     "tune": (
-        "Early stopping (scheduler) and search by the results of earlier trials; each is optional, one is needed.",
-        {"fields": Tune}
-        | {f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
+        "Early stopping (scheduler) and search by the results of earlier trials, each optional, one needed; or draws.",
+        {
+            "fields": Tune,
+            "draws": Draws,
+            **{f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
+        },
     ),
 }
 TYPES = {"string": "text", "boolean": "true or false", "object": "map", "array": "list"}
@@ -197,6 +202,25 @@ def listing(name: str | None) -> str:
         parts = f"fedpriv list {' | '.join(PARTS)}   shows the fields that belong to no component"
         texts.append(f"fedpriv list NAME   shows the fields of a component\n{parts}")
     return "\n\n".join(texts)
+
+
+TABLES = {
+    "attacks": ("attack", "asks", "attacker", "`server_sees`, at least", "papers"),
+    "defenses": ("defense", "against", "guarantee", "cost", "papers"),
+}
+
+
+def table(which: str) -> str:
+    """The attacks by what they ask, or the defenses, those with a guarantee first, as Markdown; one of `TABLES`."""
+    rows = list[tuple[str, ...]]()
+    for slot, name, part in ((at, it, complete(at.folder, it)) for at in SLOTS for it in components(at.folder)):
+        papers = ", ".join(f"[{paper}]({address})" for paper, address in getattr(part, "PAPERS", {}).items())
+        if slot.many and which == "attacks":
+            rows.append((f"`{name}`", part.ASKS, adversary(part), f"`{sees(part)}`", papers))
+        elif which == "defenses" and getattr(part, "AGAINST", None):
+            rows.append((f"`{slot.key}: {name}`", part.AGAINST, part.GUARANTEE, part.COST, papers))
+    rows.sort(key=lambda row: row[1] if which == "attacks" else str(row[2].startswith("none")))
+    return "\n".join(f"| {' | '.join(line)} |" for line in (TABLES[which], ("---",) * 5, *rows))
 
 
 def _lines(described: Mapping[str, Any]) -> list[str]:

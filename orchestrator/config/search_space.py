@@ -11,9 +11,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigProblem, Key, format_value, unknown_name
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 GRID = "grid_search"
 MOST_TRIALS = 3000  # each is checked, which takes about a millisecond
@@ -66,11 +69,11 @@ class Axis:
         ends = (low, high - 1) if self.word == "randint" else (low, high)
         return [Choice(_rounded(end, *step) if step else end, place) for end in ends]
 
-    def draws(self, count: int) -> list[Choice]:
-        """Random values from a stream of the key's own."""
+    def draws(self, count: int, rng: Generator | None = None) -> list[Choice]:
+        """Random values from ``rng``, or from a stream of the key's own."""
         import numpy as np  # most sweep files have no random word, and this import is a third of the time to read one
 
-        rng = np.random.default_rng(np.random.SeedSequence(list(self.key.encode())))
+        rng = rng or np.random.default_rng(np.random.SeedSequence(list(self.key.encode())))
         draw, _ = RANDOM[self.word]
         if draw is None:
             values = self.choices()

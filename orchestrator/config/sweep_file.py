@@ -271,7 +271,7 @@ def parse_sweep(text: str, path: Path, sets: Sequence[str] = ()) -> Sweep:
         sets=tuple(sets),
         samples=header.samples,
         tune=tune,
-        space=space if tune and tune.search else None,
+        space=space if tune and (tune.search or tune.draws) else None,
         document=document,
         code=code,
     )
@@ -288,9 +288,13 @@ def _trials(
     if not isinstance(section, dict):
         example = "must be a map of dotted keys, such as seed: {grid_search: [0, 1]}"
         return [], None, [ConfigProblem(f"{example}, got {format_value(section)}", ("sweep",))]
-    swept, problems = axes(section, samples)
+    drawn = isinstance(tree.get("tune"), dict) and tree["tune"].get("draws") is not None
+    if drawn and samples is not None:
+        sentence = "must be left out: tune.draws draws the number of trials"
+        return [], None, [ConfigProblem(sentence, ("samples",))]
+    swept, problems = axes(section, 1 if drawn else samples)
     space = Space(base, tuple(swept))
-    searched = tune is not None and tune.search is not None
+    searched = tune is not None and (tune.search or tune.draws) is not None
     spanned, wrong = (corners(swept), search_problems(swept)) if searched else points(swept, samples)
     trials, faults = space.trials(spanned)
     # What is swept by an axis that cannot be read is unknown, so nothing is said of that part of base.

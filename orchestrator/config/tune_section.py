@@ -5,6 +5,7 @@
       mode: max                                 whether higher is better; by default as the metric is declared
       scheduler: {name: asha, grace_period: 3}  or a bare name
       search: {name: optuna, parallel: 4}       draws the random words of ``sweep``, ``samples`` times
+      draws: {mean: 10}                         instead of both: draws them in secret, so that an epsilon includes it
 
 Several metrics (``metric: [validation_accuracy, mia_auc_worst]``) are searched for their front: what no other trial beats in
 one of them without being worse in another.
@@ -24,6 +25,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from algorithms.core.private_search import Draws, unmet
 from algorithms.interfaces import Run
 from datasets.components import Config
 from orchestrator.config.errors import ConfigProblem, format_value, validate
@@ -88,6 +90,7 @@ class Tune(Config):
         None, description="what stops trials early, by name, with its fields"
     )
     search: Optuna | None = Field(None, description="what draws trials from earlier results, by name, with its fields")
+    draws: Draws | None = Field(None, description="a random search whose epsilon is stated, in place of the other two")
 
     @property
     def rule(self) -> dict[str, Any] | None:
@@ -151,41 +154,36 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
         if len(tune.metrics) > 1 and tune.scheduler:
             sentence = f"stops trials by one metric, and there are {len(tune.metrics)}; use a search alone"
             problems.append(ConfigProblem(sentence, ("scheduler",)))
-        if tune.scheduler is None and tune.search is None:
-            kinds = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items())
+        if tune.draws and (tune.scheduler or tune.search or len(tune.metrics) > 1):
+            sentence = "are independent trials, of which one metric chooses the best: leave out scheduler and search"
+            problems.append(ConfigProblem(sentence, ("draws",)))
+        if not (tune.scheduler or tune.search or tune.draws):
+            kinds = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items()) + ", or draws"
             problems.append(ConfigProblem(f"has no effect: it must name {kinds}"))
-        if tune.search and find_spec("optuna") is None:
-            sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
-            problems.append(ConfigProblem(sentence, ("search",)))
         tune = tune.model_copy(update={"mode": modes[0] if isinstance(tune.metric, str) else tuple(modes)})
     return None if problems else tune, [problem.under("tune") for problem in problems]
 
 
-def unaccounted(tune: Tune, secret: bool, public: bool) -> list[str]:
-    """Return what keeps `accounting.epsilon_of_search` from holding for the best trial of a tuned sweep, in words.
-
-    It holds (Papernot and Steinke 2022; Steinke 2022 for sampled noise) if the number of trials is drawn beforehand and in
-    secret; if trials are independent draws from one law, with replacement and fresh noise; if their scores use private
-    outputs and public data alone; if nothing but the winner is published; and if the noise is secret.
-
-    Args:
-        tune: the section ``tune``.
-        secret: whether the noise of every trial is secret.
-        public: whether validation examples belong to nobody, and not to clients.
-    """
+def unaccounted(tune: Tune, runs: Sequence[Run]) -> list[str]:
+    """Return in words what keeps an epsilon of the best of these runs from including the search (`private_search.unmet`)."""
     search, compared = tune.search, " and ".join(tune.metrics)
     guided = f"{search.name}'s {search.sampler} draws" if search and search.sampler != "random" else ""
     guided = guided or (f"{tune.scheduler.name} stops" if tune.scheduler else "")
+    secret = all(run.draws_noise and not run.repeatable for run in runs)
+    public = all(getattr(run.data.config, "VALIDATION", "") == "validation_size" for run in runs)  # and not of clients
     raw = not (public and all(name.startswith(VALIDATION) for name in tune.metrics))
+    return unmet(tune.draws is not None, guided, compared if raw else "", secret)
+
+
+def _draw_problems(tune: Tune, runs: Sequence[Run]) -> list[str]:
+    """Why no epsilon includes the choice of the best of these runs, drawn in secret, as the end of a sentence."""
+    accounts = {run.privacy.module.planned(run.privacy.config, run) for run in runs}
     conditions = (
-        (True, "the number of trials is fixed and not drawn in secret from a law"),
-        (guided, f"{guided} trials by the results of others, so they are not independent"),
-        (not guided, "no trial is drawn twice, so they are not independent draws with replacement"),
-        (raw, f"{compared} is measured on clients' examples or updates, without noise"),
-        (True, "all trials are published, and not the winner alone"),
-        (not secret, "the noise is not secret"),
+        (None in accounts, f"privacy {runs[0].privacy.name} states no epsilon of a client that is known beforehand"),
+        (len(accounts) > 1, "what is drawn changes the epsilon of a trial; draw what leaves noise and rounds alone"),
+        (len({repr((run.seed, run.data, run.split)) for run in runs}) > 1, "what is drawn changes seed or data"),
     )
-    return [words for fails, words in conditions if fails]
+    return [words for fails, words in conditions if fails] + unaccounted(tune, runs)
 
 
 def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
@@ -195,6 +193,12 @@ def tune_problems(tune: Tune, runs: Sequence[Run]) -> list[ConfigProblem]:
         sentence = f"must be less than the {rounds} rounds of the longest trial, or no trial is ever stopped"
         sentence += f", got {tune.scheduler.grace_period}"
         problems.append(ConfigProblem(sentence, ("tune", "scheduler", "grace_period")))
+    if tune.search and find_spec("optuna") is None:
+        sentence = "needs the package optuna, which is not installed; run: uv pip install optuna"
+        problems.append(ConfigProblem(sentence, ("tune", "search")))
+    if tune.draws and (reasons := _draw_problems(tune, runs)):
+        sentence = f"state an epsilon that includes the search, and none holds: {'; '.join(reasons)}"
+        problems.append(ConfigProblem(sentence, ("tune", "draws")))
     without = [run.data for run in runs if not getattr(run.data.config, "validates", False)]
     validation = next((name for name in tune.metrics if name.startswith(VALIDATION)), None)
     if without and validation:

@@ -82,6 +82,16 @@ def doubtful_names(slot: Slot, name: str) -> Iterator[str]:
         )
 
 
+def table_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield what the tables of attacks and defenses (`fedpriv list attacks`) lack of a component."""
+    module = components(slot.folder)[name]
+    if slot.key == "attacks" and not getattr(module, "ASKS", "").endswith("?"):
+        yield 'the table of attacks lacks its question: ASKS = "was this example trained on?"'
+    lacking = [text for text in ("AGAINST", "GUARANTEE", "COST") if not getattr(module, text, "")]
+    if len(lacking) in (1, 2):
+        yield f"the table of defenses lacks its {' and '.join(lacking)}"
+
+
 def field_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield the fields without a description of one line, a range or a default, and those that do not count in the trial's id.
 

@@ -36,6 +36,7 @@ class Check:
 CHECKS = (
     Check("has what its contract asks for", declared.contract_problems),
     Check("has no name that is almost one of its contract", declared.doubtful_names, warns=True),
+    Check("says what it asks or protects, for the tables", declared.table_problems, warns=True),
     Check("has fields that are described, in a range, and count in the trial's id", declared.field_problems),
     Check("loads the same valid examples twice", behavior.source_problems, ("data",)),
     Check("partitions into the same valid federation twice", behavior.split_problems, ("data.split",)),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from string import Formatter
 
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric, Risk
+from algorithms.core.private_search import Draws
 from algorithms.interfaces import Run
 from attacks.interfaces import adversary
 from datasets.components import described
@@ -262,18 +263,19 @@ def tuned_sentences(tune: Tune | None, runs: Sequence[Run]) -> list[str]:
     declared = [metric for run in runs for slot in (run.privacy, run.training) for metric in slot.module.METRICS]
     if not any(metric.protects for metric in declared):
         return sentences(tune.metrics, len(runs))
-    secret = all(run.draws_noise and not run.repeatable for run in runs)
-    public = all(getattr(run.data.config, "VALIDATION", "") == "validation_size" for run in runs)
-    return sentences(tune.metrics, len(runs), unaccounted(tune, secret, public))
+    return sentences(tune.metrics, len(runs), unaccounted(tune, runs), tune.draws)
 
 
-def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = ()) -> list[str]:
+def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = (), draws: Draws | None = None) -> list[str]:
     """The lines for a search over ``trials`` trials by the metrics ``names``; ``unmet``: why no epsilon includes it.
+
+    Of ``draws`` their law is told, and not the number of trials.
 
     >>> sentences(["validation_accuracy"], 12)
     ['tuned: hyperparameters chosen on validation accuracy over 12 trials']
     """
-    over, label = f"over {trials} trial{'s' if trials != 1 else ''}", " and ".join(metric(name).label for name in names)
+    over = f"over {draws or f'{trials} trial' + 's' * (trials != 1)}"
+    label = " and ".join(metric(name).label for name in names)
     reported = [name for name in names if not name.startswith((VALIDATION, *TRAINING))]
     if not reported:
         chosen = f"on {label} {over}"

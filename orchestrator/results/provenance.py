@@ -71,15 +71,15 @@ class Hashes:
 
     def add(self, data: Component[Any, Any], source: Source) -> None:
         """Hash what the component ``data`` has loaded."""
-        self._data[_source_key(data)] = data_hash(source)
+        self._data[source_key(data)] = data_hash(source)
 
     def origin(self, run: Run) -> dict[str, str]:
         """The commit, and the hashes of a run's code and of its data if they were loaded here."""
-        data = self._data.get(_source_key(run.data))
+        data = self._data.get(source_key(run.data))
         return {"commit": commit() or "unknown", "code": self._code} | ({"data": data} if data else {})
 
 
-def _source_key(data: Component[Any, Any]) -> str:
+def source_key(data: Component[Any, Any]) -> str:
     """What decides what is read: all fields but the number of clients and the seed of the split."""
     return repr((data.name, data.config.model_copy(update={"clients": 1, "split_seed": None})))
 

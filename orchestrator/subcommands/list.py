@@ -12,7 +12,7 @@ HELP = "list the data sets, models, attacks and other components, and their fiel
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
-    add("name", nargs="?", help="a component, or base, resources, tune or file, whose fields to show; or metrics")
+    add("name", nargs="?", help="a component, or base, resources, tune, file; or a table: metrics, attacks, defenses")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, for programs")
     form.add_argument("--schema", action="store_true", help="print a JSON schema of sweep files, for editors")
@@ -23,7 +23,7 @@ def execute(options: argparse.Namespace) -> int:
     """Print the list; return the exit code."""
     import json
 
-    from orchestrator.config.listing import as_data, listing, sweep_schema
+    from orchestrator.config.listing import TABLES, as_data, listing, sweep_schema, table
     from orchestrator.config.own_code import install_named
 
     install_named(options.code)
@@ -34,6 +34,8 @@ def execute(options: argparse.Namespace) -> int:
         from orchestrator.metric_names import page
 
         print(page())
+    elif options.name in TABLES:
+        print(table(options.name))
     else:
         print(listing(options.name))
     return FINISHED

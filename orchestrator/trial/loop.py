@@ -267,7 +267,7 @@ class Rounds:
         risk = metric_rows.ClientExposure(findings, attack_round.risk_signal(self.run), self.data)
         row = {"round": state.round - 1} | metric_rows.round_row(snapshot)
         row |= metric_rows.slot_columns(metrics, names) | metric_rows.attack_columns(findings, names) | risk.columns()
-        outcome = Outcome([{}] * state.round, state.spent, self.data.sizes)
+        outcome = Outcome([{}] * state.round, state.spent, self.data.sizes, history=state.history)
         for component in (self.run.training, self.run.privacy):
             row |= component.module.so_far(component.config, self.run, outcome)
         row |= {"attacked": bool(findings), "seconds": seconds}

@@ -241,3 +241,19 @@ def test_what_needs_other_data_is_skipped_and_says_what(tmp_path, capsys):
     shortages = "return groups().shortages(groups().Config(), data_config, source)"
     code, printed = checked(tmp_path, capsys, "data.split", (shortages, 'return ["mine needs words"]'))
     assert code == 0 and "(needs other data: mine needs words" in printed, printed
+
+
+@pytest.mark.parametrize(
+    ("slot", "told", "lacking"),
+    [
+        ("attacks", ("ASKS = ", "_ASKED = "), "the table of attacks lacks its question"),
+        (
+            "privacy",
+            ("NOISY = True", 'NOISY = True\nAGAINST = "all"'),
+            "the table of defenses lacks its GUARANTEE and COST",
+        ),
+    ],
+)
+def test_what_tables_lack_of_a_component_is_a_warning(tmp_path, capsys, slot, told, lacking):
+    code, printed = checked(tmp_path, capsys, slot, told)
+    assert code == 0 and lacking in printed

@@ -56,6 +56,7 @@ from ._norms import norms
 
 KINDS = ("updates",)
 LABEL = "norm attack"
+ASKS = "whose update is the longest?"
 
 
 class Config(SlotConfig):

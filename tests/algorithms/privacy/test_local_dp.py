@@ -23,8 +23,11 @@ from algorithms.engine.block import TrainedBlock, protect
 from algorithms.interfaces import Outcome
 from algorithms.privacy import local_dp
 from algorithms.privacy.local_dp import Config, epsilon_after, epsilons
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
+from tests.support.inline import inline_trial
 from tests.support.noise_runs import is_standard_deviation, normals, received, run, updates
+from tests.support.planted import finished
 from tests.support.planted import given as given_run
 
 # Sent updates
@@ -194,6 +197,9 @@ def test_a_client_pays_for_the_rounds_in_which_it_sent_and_the_one_that_sent_mos
     told = final(config, where)
     assert told["epsilon"] == pytest.approx(each[0]) and told["delta"] == 1e-5
     assert told["guarantee"].startswith("local dp") and "every update" in told["guarantee"]
+    seen = [Outcome([{}] * k, [], np.ones(4, np.int64), history=HISTORY[:k]) for k in range(4)]
+    so_far = [local_dp.so_far(config, where, outcome)["epsilon"] for outcome in seen]
+    assert so_far == pytest.approx([epsilon_gdp(math.sqrt(t), 1e-5) if t else 0.0 for t in range(4)])
     assert local_dp.event(config, received(local_dp, config, updates(7)), where) == PrivacyEvent(1.0, "all", 1.0, 7)
 
 
@@ -236,14 +242,15 @@ def test_no_epsilon_is_stated_where_more_than_updates_is_sent_and_the_reason_is(
     told = final(config, where)
     assert told["epsilon"] is None and told["epsilon_models"] is None
     assert told["guarantee"].startswith("none: ") and word in told["guarantee"]
-    assert local_dp.client_columns(config, where, HISTORY) == {}
+    assert local_dp.client_columns(config, where, HISTORY) == {} and local_dp.planned(config, where) is None
+    assert local_dp.so_far(config, where, Outcome([], [], np.ones(4, np.int64), history=HISTORY)) == {}
     assert word in local_dp.remark(config, where)
 
 
 def test_a_plan_says_what_an_epsilon_will_hold_for():
     config = Config(noise_multiplier=20.0)
     said = local_dp.remark(config, run(rounds=20))
-    assert "epsilon 1.8" in said and "20 rounds" in said and "every update" in said  # 1.7601 is rounded up
+    assert "epsilon 1.761 " in said and "20 rounds" in said and "every update" in said  # 1.7601 is rounded up
     assert "as many as" in local_dp.remark(config, run(rounds=20, participation="fixed"))
 
 
@@ -255,3 +262,47 @@ def test_what_a_trial_with_secret_noise_leaves_gives_its_epsilon():
     assert PrivacyEvent(*event[1:]) == PrivacyEvent(1.0)
     assert "guarantee_events" not in final(Config(noise_multiplier=2.0), run())
     assert (epsilons(Config(noise_multiplier=2.0), HISTORY[:0]) == 0).all()  # before the first round
+
+
+AUDITED = {
+    "rounds": 3,
+    "data": {"name": "digits", "clients": 8, "examples_per_client": 20},
+    "model": {"name": "mlp", "hidden": [32]},
+    "training": {"epochs": 1, "batch_size": 10},
+    "aggregation": {"name": "fedavg", "weights": "uniform"},
+    "privacy": {"name": "local_dp", "noise_multiplier": 1.0, "audit_every": 1},
+}
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_canaries_in_the_models_find_the_claim_and_noise_that_is_too_small(tmp_path, monkeypatch):
+    def audited(folder: str) -> dict[str, Any]:
+        trial = finished(inline_trial(resolve(AUDITED), tmp_path / folder))
+        rows = trial.rows("rounds").to_pylist()
+        assert rows[-1]["epsilon"] == epsilon_after(trial.run.privacy.config, 3)
+        outcome = Outcome(rows, [], trial.data.sizes, trial.state.canaries, trial.state.history)
+        return local_dp.final_metrics(trial.run.privacy.config, trial.run, outcome)
+
+    told = audited("honest")
+    assert told["epsilon_models"] == pytest.approx(epsilon_gdp(2 * math.sqrt(3 / 8), 1e-5))
+    assert told["epsilon_audit_low"] < told["epsilon_models"] < told["epsilon_audit_high"]
+    assert told["audit_verdict"] == "not refuted"
+    monkeypatch.setattr(local_dp, "private_update", half_the_noise(local_dp.private_update))
+    told = audited("half")
+    assert told["audit_verdict"] == "refuted" and told["epsilon_audit_low"] > told["epsilon_models"]
+
+
+def half_the_noise(honest: Any) -> Any:
+    def private_update(config: Config, update: Any, noise: Any) -> Any:
+        return honest(config.model_copy(update={"noise_multiplier": config.noise_multiplier / 2}), update, noise)
+
+    return private_update
+
+
+def test_an_audit_is_refused_where_no_mean_is_released():
+    with pytest.raises(ConfigError) as refused:
+        resolve(AUDITED | {"aggregation": "fedmedian"})
+    assert [problem.key for problem in refused.value.problems] == [("privacy", "audit_every")]
+    assert (
+        local_dp.canaries(Config(), run(aggregation__name="fedyogi")) is None
+    )  # auto: canaries would weaken each other

@@ -56,9 +56,9 @@ def test_with_a_stand_in_or_without_a_paired_test_nothing_is_missing_and_each_pa
     partitions = []
     real = data_checks._lacking
 
-    def lacking(run, attacks, source):
+    def lacking(run, attacks, source, settle):
         partitions.append((run.seed, source.train.x.shape[2:]))
-        return real(run, attacks, source)
+        return real(run, attacks, source, settle)
 
     monkeypatch.setattr(data_checks, "_lacking", lacking)
     assert problems(tmp_path, shadow=100, replicas=8) == []
@@ -66,6 +66,21 @@ def test_with_a_stand_in_or_without_a_paired_test_nothing_is_missing_and_each_pa
     partitions.clear()
     assert problems(tmp_path, shadow=0, replicas=8)
     assert partitions[:2] == [(0, (1, 1)), (0, (8, 8))]  # nothing is refused for what one pixel of each image shows
+
+
+def test_noise_for_a_target_is_found_in_the_same_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, settled, partitions = tmp_path / "target.yaml", [], []
+    training = "sampling: shuffle, target_epsilon: 2, epochs: 1, lr: 0.1"
+    path.write_text(
+        "name: target\nbase:\n  rounds: 20\n  data: {name: digits, clients: 4, examples_per_client: 40}\n"
+        f"  model: mlp\n  training: {{name: dp_sgd, {training}}}\n  attacks: [{{name: sia, targets: 5}}]\n"
+    )
+    real = data_checks._lacking
+    monkeypatch.setattr(data_checks, "_lacking", lambda *given: partitions.append(given) or real(*given))
+    assert data_problems(load_sweep(path), download=False, settle=lambda *pair: settled.append(pair)) == []
+    ((run, ready),) = settled
+    assert run.training.config.target_epsilon == 2 and len(partitions) == 1
+    assert ready.training.config.noise_multiplier == pytest.approx(8.9166, abs=1e-4)
 
 
 def test_a_trainer_without_examples_to_learn_from_is_refused_with_its_line(tmp_path: Path) -> None:

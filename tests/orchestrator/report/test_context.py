@@ -159,6 +159,13 @@ def test_what_is_said_of_a_search_follows_from_its_section_and_its_runs() -> Non
     assert tested == TESTED and epsilon.startswith(EPSILON)
 
 
+def of(secret: bool, public: bool) -> list[Any]:
+    """A run whose noise is secret or not, with validation examples of nobody or of clients."""
+    data = {"name": "digits", "validation_size": 9} if public else "har"
+    noise = "secret" if secret else "reproducible"
+    return [resolve(described() | {"data": data, "privacy": {"name": "global_dp", "noise": noise}})]
+
+
 @pytest.mark.parametrize(
     ("metric", "chosen"),
     [
@@ -171,7 +178,7 @@ def test_what_is_said_of_a_search_follows_from_its_section_and_its_runs() -> Non
     ],
 )
 def test_what_is_said_depends_on_what_was_looked_at(metric: str, chosen: str) -> None:
-    said = sentences([metric], 6, unaccounted(Tune(metric=metric), secret=False, public=True))
+    said = sentences([metric], 6, unaccounted(Tune(metric=metric), of(secret=False, public=True)))
     assert said[0] == f"tuned: hyperparameters chosen {chosen}" and said[1].startswith(EPSILON)
     assert len(sentences([metric], 6)) == 1
 
@@ -188,7 +195,7 @@ def test_what_is_said_depends_on_what_was_looked_at(metric: str, chosen: str) ->
 )
 def test_each_condition_of_a_search_that_fails_is_named(section, secret, public, words) -> None:
     """Of every search of today two fail: the number of trials is no secret draw, and all trials are published."""
-    unmet = unaccounted(Tune.model_validate(section), secret, public)
+    unmet = unaccounted(Tune.model_validate(section), of(secret, public))
     always = {"law", "published"}
     assert all(sum(word in line for line in unmet) == 1 for word in words | always)
     assert len(unmet) == len(words | always)

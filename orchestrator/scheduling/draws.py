@@ -1,0 +1,87 @@
+"""A random search whose epsilon is known (`algorithms.core.private_search`): only its best trial is published.
+
+    K ~ the law of ``tune.draws``                            beforehand and in secret; no trial is added later
+    K times: values ~ the words of ``sweep``, seed ~ uniform    independent, with replacement; the data stay as they are
+    the winner is the best by a metric of its released models on public data; all other trials are deleted
+
+K and all draws follow from one random number, which the results folder keeps while the search runs. Until it has ended
+the manifest of the sweep names no trial, so that no report, no MLflow and nobody who loads the folder sees any.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import replace
+
+import yaml
+
+from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.run import resolve, trial_id
+from orchestrator.config.sweep_file import Sweep
+from orchestrator.results.log import DamageError
+from orchestrator.results.paths import Folder
+from orchestrator.results.record import read_record
+from orchestrator.results.sweeps import read_sweep
+from orchestrator.results.writing import read_plain, remove, remove_folder
+from orchestrator.scheduling.trials import TrialSpec
+from orchestrator.trial.federation import partition_seed
+
+SECRET = "draws.secret"  # in the sweep's folder
+
+
+def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int | None]:
+    """The trials of a search and its secret, those of before if it was interrupted; the winner and None if it has ended.
+
+    A ``dry`` plan shows as many as there are on average, drawn for it alone. Raises ConfigError.
+    """
+    if not dry and folder.manifest.exists():
+        try:
+            facts = read_sweep(folder).facts
+        except DamageError as error:  # it may have ended, and then no other trial may be drawn
+            raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+        if (facts["file"], facts["sets"]) != (sweep.text, list(sweep.sets)):
+            sentence = f"{folder.path} holds a search by another sweep file, which stands; give the sweep another name"
+            raise ConfigError([ConfigProblem(sentence, file="--results")])
+        for row in facts["trials"]:
+            run = resolve(yaml.safe_load(read_plain(folder.trial(row["id"]).config)))
+            return [TrialSpec(row["id"], run, {key: row.get(key) for key in sweep.swept})], None
+    kept = folder.path / SECRET
+    secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
+    return _trials(sweep, secret, dry), secret
+
+
+def _trials(sweep: Sweep, secret: int, dry: bool) -> list[TrialSpec]:
+    import numpy as np
+
+    assert sweep.tune and sweep.tune.draws and sweep.space
+    rng, law, specs = np.random.default_rng(secret), sweep.tune.draws, list[TrialSpec]()
+    for _ in range(round(law.mean) if dry else law.number(rng)):
+        values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
+        seed, trial = int(rng.integers(2**62)), sweep.space.at(values)
+        if trial is None:  # values that cannot be combined: a trial without a result
+            continue
+        run, values = trial
+        config = run.data.config.model_copy(update={"split_seed": partition_seed(run)})
+        run = replace(run, seed=seed, data=replace(run.data, config=config))
+        specs.append(TrialSpec(trial_id(run), run, values))
+    return specs
+
+
+def best(sweep: Sweep, folder: Folder, trials: list[TrialSpec]) -> TrialSpec | None:
+    """The first of the best trials; None if none has a result."""
+    assert sweep.tune
+    ((name, sign),) = zip(sweep.tune.metrics, sweep.tune.signs, strict=True)
+    records = [read_record(folder.trial(trial.id)) or {"status": "", "metrics": {}} for trial in trials]
+    values = [record["metrics"].get(name) if record["status"] == "finished" else None for record in records]
+    scores = [-math.inf if value is None or not math.isfinite(value) else sign * value for value in values]
+    highest = max(scores, default=-math.inf)
+    return None if highest == -math.inf else trials[scores.index(highest)]
+
+
+def delete_others(folder: Folder, winner: TrialSpec) -> None:
+    """Delete the secret, all trials but the ``winner``, and what they shared. Raises WriteError."""
+    remove(folder.path / SECRET)
+    for other in [path for path in (folder.path / "trials").iterdir() if path.name != winner.id]:
+        remove_folder(other)
+    remove_folder(folder.cache)

@@ -1,0 +1,160 @@
+"""A random search with an epsilon: what it draws, what it refuses, and that nothing but its best trial is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from algorithms.core.accounting import Account, PrivacyEvent, ledger
+from algorithms.core.private_search import Draws
+from orchestrator.commands import Choices, Work, claimed, prepare, publish
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.estimates.budgets import budget_lines, search_epsilon
+from orchestrator.report.data import NoResultsError, read_results
+from orchestrator.results.sweeps import read_sweep, trial_rows
+from orchestrator.scheduling.draws import SECRET, best, drawn
+from tests.support.inline_sweep import run_sweep_inline
+from tests.support.synthetic_results import seal
+
+TEXT = """\
+name: drawn
+base:
+  rounds: 2
+  data: {name: digits, clients: 6, examples_per_client: 10, validation_size: 50, split: {minority_ratio: 0.5}}
+  model: {name: mlp, hidden: [4]}
+  training: {epochs: 1, batch_size: 10}
+  aggregation: {name: fedavg, weights: uniform}
+  privacy: {name: global_dp, noise_multiplier: 8.0, noise: secret}
+sweep:
+  training.lr: {loguniform: [0.01, 1]}
+  training.batch_size: {choice: [5, 10]}
+tune: {draws: {mean: 10}}
+"""
+
+
+def load(folder: Path, *sets: str) -> Sweep:
+    path = folder / "d.yaml"
+    path.write_text(TEXT)
+    return load_sweep(path, sets)
+
+
+def begun(folder: Path, *sets: str) -> Work:
+    return prepare(load(folder, *sets), Choices(folder / "results"))
+
+
+@pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
+def test_the_number_of_trials_follows_its_law(law: str) -> None:
+    rng, drawn = np.random.default_rng(0), Draws(mean=10, distribution=law)
+    numbers = np.array([drawn.number(rng) for _ in range(4000)])
+    deviation = {"geometric": 90**0.5, "logarithmic": 14.1, "poisson": 10**0.5}[
+        law
+    ]  # logarithmic: m (1/g - m), 1/g = 35.15
+    assert abs(numbers.mean() - 10) < 4 * deviation / 4000**0.5
+    none, one = {"geometric": (0, 0.1), "logarithmic": (0, 0.2729), "poisson": (4.5e-5, 4.5e-4)}[law]
+    assert (numbers == 0).mean() == pytest.approx(none, abs=1e-3) and (numbers == 1).mean() == pytest.approx(
+        one, abs=0.03
+    )
+
+
+def test_a_search_costs_what_is_printed() -> None:
+    trial = Account((PrivacyEvent(8.0),) * 20, "add_or_remove_one", 1e-5)
+    assert Draws(mean=40, distribution="poisson").epsilon(trial) == pytest.approx(13.3741, abs=5e-5)
+
+
+def test_trials_are_independent_draws_on_one_partition(tmp_path: Path) -> None:
+    sweep = load(tmp_path, "tune.draws.mean=400")
+    trials, secret = drawn(sweep, begun(tmp_path).folder, dry=True)
+    assert secret is not None and len(trials) == 400  # a plan shows the mean, and nothing of the search itself
+    rates = np.log([trial.run.training.config.lr for trial in trials])
+    assert np.log(0.01) <= rates.min() and rates.max() <= 0
+    assert rates.mean() == pytest.approx(np.log(0.1), abs=4 * np.log(100) / (12 * 400) ** 0.5)
+    sizes = [trial.run.training.config.batch_size for trial in trials]
+    assert abs(sizes.count(5) - 200) < 40
+    assert len({trial.id for trial in trials}) == len({trial.run.seed for trial in trials}) == 400
+    assert {trial.run.data.config.split_seed for trial in trials} == {0}
+
+
+@pytest.mark.parametrize(
+    ("sets", "key", "words"),
+    [
+        (["tune.metric=accuracy"], "tune.draws", "accuracy is measured on clients'"),
+        (["base.privacy.noise=reproducible"], "tune.draws", "not secret"),
+        (["base.privacy=none"], "tune.draws", "privacy none states no epsilon"),
+        (["base.privacy.noise_multiplier=0"], "tune.draws", "states no epsilon"),
+        (["sweep.privacy.noise_multiplier={uniform: [1, 2]}"], "tune.draws", "changes the epsilon of a trial"),
+        (["sweep.rounds={randint: [2, 5]}"], "tune.draws", "changes the epsilon of a trial"),
+        (["sweep.seed={randint: [2, 5]}"], "tune.draws", "changes seed or data"),
+        (["sweep.data.clients={randint: [4, 6]}"], "tune.draws", "changes seed or data"),
+        (["sweep.training.lr={grid_search: [0.1, 0.2]}"], "sweep.training.lr.grid_search", "draws every swept key"),
+        (["samples=4"], "samples", "draws the number of trials"),
+        (["tune.scheduler=asha"], "tune.draws", "leave out scheduler"),
+        (["tune.metric=[validation_accuracy, validation_loss]"], "tune.draws", "one metric"),
+        (["tune.draws.mean=1"], "tune.draws.mean", "greater than 1"),
+    ],
+)
+def test_a_search_without_an_epsilon_is_refused_with_the_reason(
+    tmp_path: Path, sets: list[str], key: str, words: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, *sets)
+    assert [(".".join(map(str, it.key)), words in it.sentence) for it in refused.value.problems] == [(key, True)]
+
+
+def test_the_epsilon_is_that_of_the_trials_that_are_planned(tmp_path: Path) -> None:
+    sweep = load(tmp_path, "base.rounds=20")
+    assert search_epsilon(sweep) == pytest.approx(4.8203, abs=5e-5)
+    assert any("4.821" in line for line in budget_lines(sweep))  # rounded up
+    local = load(tmp_path, "base.rounds=20", "base.privacy={name: local_dp, noise_multiplier: 16, noise: secret}")
+    assert search_epsilon(local) == pytest.approx(4.8203, abs=5e-5)  # sensitivity 2 C, replace one: equally much noise
+
+
+def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_path: Path) -> None:
+    sweep = load(tmp_path, "tune.draws.mean=5")
+    run_sweep_inline(sweep, Choices(tmp_path / "results"))
+    work = prepare(sweep, Choices(tmp_path / "results"))  # as if the search had been interrupted before its end
+    assert work.secret is not None and not work.missing() and trial_rows(work.folder) == []
+    with pytest.raises(NoResultsError):
+        read_results(work.folder.path)
+    values = [read_metrics(work, trial.id) for trial in work.trials]
+    with claimed(work, print):
+        ended = publish(work)
+    (winner,) = ended.trials
+    assert read_metrics(work, winner.id) == max(values) and winner.id == work.trials[values.index(max(values))].id
+    (row,) = trial_rows(work.folder)
+    assert row["id"] == winner.id and row["epsilon_search"] == search_epsilon(sweep) > row["epsilon"]
+    planned = winner.run.privacy.module.planned(winner.run.privacy.config, winner.run)
+    assert planned and row["guarantee_events"] == ledger(planned.events, planned.neighboring)
+    assert [trial.id for trial in work.folder.trials()] == [winner.id]
+    assert not (work.folder.path / SECRET).exists() and not work.folder.cache.exists()
+    (line,) = read_sweep(work.folder).facts["tuned"]
+    assert line.endswith("over a geometric number of trials with mean 5")
+    again = prepare(sweep, Choices(tmp_path / "results"))
+    assert (
+        again.secret is None
+        and not again.missing()
+        and again.trials == [replace(winner, values=again.trials[0].values)]
+    )
+    with pytest.raises(ConfigError, match="by another sweep file"):
+        begun(tmp_path, "tune.draws.mean=6")
+
+
+def read_metrics(work: Work, trial: str) -> float:
+    from orchestrator.results.record import read_record
+
+    return float((read_record(work.folder.trial(trial)) or {})["metrics"]["validation_accuracy"])
+
+
+def test_the_best_is_the_first_of_equals_and_a_trial_without_a_result_is_none(tmp_path: Path) -> None:
+    work = begun(tmp_path)
+    trials, _ = drawn(work.sweep, work.folder, dry=True)
+    assert best(work.sweep, work.folder, trials) is None and publish(replace(work, trials=trials)).trials == []
+    statuses, values = ("failed", "finished", "finished", "finished"), (2.0, float("nan"), 0.5, 0.5)
+    for trial, status, value in zip(trials, statuses, values, strict=False):
+        metrics = {"validation_accuracy": value}
+        work.folder.trial(trial.id).path.mkdir(parents=True)
+        seal(work.folder.trial(trial.id).path, {"status": status, "metrics": metrics, "origin": {}})
+    assert best(work.sweep, work.folder, trials) == trials[2]
