@@ -173,8 +173,7 @@ def decide(
     count = len(member) // 2
     for target in range(len(scores)):
         pair = -1 if pairs is None else int(pairs[target])
-        others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
-        replicas = tuple(2 * other + side for other in others for side in (0, 1)) or (2 * pair + 1 - target % 2,)
+        replicas = rehearsals(pair, count) or (2 * pair + 1 - target % 2,)
         rehearsed = rehearse(pair, replicas)
         for number in np.unique(kind):
             alike = kind == number
@@ -183,6 +182,12 @@ def decide(
                 shifted[target, alike] = scores[target, alike] - membership.best_threshold(signals, inside)
                 strict[target, alike] = thinned[target, alike] > passed_by(signals[~inside], LOW_FPR)
     return shifted, strict
+
+
+def rehearsals(pair: int, pairs: int) -> tuple[int, ...]:
+    """Return the replicas, of so many pairs, on which thresholds are set for a target of ``pair`` (-1: of none)."""
+    others = [(pair + 1 + k) % pairs for k in range(pairs - (pair >= 0))][: REHEARSALS // 2]
+    return tuple(2 * other + side for other in others for side in (0, 1))
 
 
 def passed_by(nonmembers: Doubles, share: float) -> float:

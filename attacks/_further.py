@@ -1,0 +1,96 @@
+"""Further scores of the replicas of calibrated membership inference, for those who ask: they cost no training.
+
+    informia   InfoRMIA, which ranks as BASE does but where examples of several models are pooled   (metrics.calibrated)
+    stacking   several methods in one, with weights learned on other targets                        (metrics.stacking)
+    pmia       every client as an attacker who knows models with its own examples only; the mean of their AUCs on the
+               examples of other clients of the same model                                          (metrics.proxies)
+    strongest  for each target the score with the highest mean AUC on replicas of other pairs, scored without the target's
+               pair; for the run's model, on replicas. Of all methods, InfoRMIA and stacking
+    p          of the largest of their AUCs on the run's model, by membership permuted within clients (max-T, Westfall and
+               Young 1993): (1 + #{largest AUC permuted >= largest AUC}) / (1 + `PERMUTATIONS`)
+
+None of them is chosen with what a target says or had. PMIA is another adversary, and is neither stacked nor a candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric
+from attacks.metrics import calibrated, targets
+from attacks.metrics.client_auc import successes
+from attacks.metrics.membership import NAN, Bools, Doubles, Ints
+from attacks.metrics.proxies import pmia
+from attacks.metrics.stacking import FEWEST_STACKED
+from attacks.metrics.targets import Estimate
+
+if TYPE_CHECKING:
+    from attacks.calibrated_mia import MethodTargets, Seen
+
+Further = Literal["informia", "stacking", "pmia"]
+FEWEST: Mapping[Further, int] = {"informia": calibrated.FEWEST["informia"], "stacking": FEWEST_STACKED, "pmia": 6}
+PERMUTATIONS = 199
+_WORDS = {
+    "informia": ("InfoRMIA on the same replicas", "InfoRMIA"),
+    "stacking": ("methods stacked by weights of other targets", "stacked"),
+    "strongest": ("strongest score by other targets", "strongest"),
+    "pmia": ("PMIA by another client, mean attacker", "client's\nPMIA"),
+}
+METRICS = (
+    *(
+        Metric(
+            f"calibrated_{name}_auc", MEMBERSHIP, f"{words}, AUC", "lower", chance=0.5, ends=True,
+            table=Column(MINOR, heading if "\n" in heading else f"AUC\n{heading}"),
+        )
+        for name, (words, heading) in _WORDS.items()
+    ),
+    Metric("calibrated_run_p", MEMBERSHIP, "p value of the largest AUC on the run's model", None, ""),
+)  # fmt: skip
+
+
+def strongest(attacks: Mapping[str, MethodTargets], inside: Bools) -> list[str]:
+    """Return the strongest of several attacks for each of the replicas and last for the run, as their pseudo-targets say."""
+    pairs, names = len(inside) // 2, []
+    for pair in [*range(pairs), -1]:
+        others = targets.rehearsals(pair, pairs)
+        found = {
+            name: float(targets.aucs(attack.rehearse(pair, others), inside[list(others)]).mean())
+            for name, attack in attacks.items()
+        }
+        names += [max(found, key=found.__getitem__)] * (1 if pair < 0 else 2)
+    return names
+
+
+def p_of_largest(scores: Doubles, member: Bools, owner: Ints, rng: np.random.Generator) -> float:
+    """Return the p value of the largest AUC of several scores [scores, n]; NaN if one is not known.
+
+    Membership [n] is permuted among the examples of every ``owner`` [n].
+    """
+    if np.isnan(scores).any() or member.all() or not member.any():
+        return NAN
+    order, draws = np.argsort(owner, kind="stable"), rng.random((PERMUTATIONS, len(owner)))
+    exchanged = np.empty((1 + PERMUTATIONS, len(owner)), bool)
+    exchanged[0] = member
+    for row, draw in zip(exchanged[1:], draws, strict=True):
+        row[order] = member[np.lexsort((draw, owner))]
+    largest = np.max([targets.aucs(np.tile(one, (len(exchanged), 1)), exchanged) for one in scores], axis=0)
+    return float((1 + (largest[1:] >= largest[0] - 1e-12).sum()) / len(exchanged))
+
+
+def of_clients(seen: Seen) -> tuple[Estimate, Estimate]:
+    """Return the mean AUC of all clients as attackers by PMIA, over replicas, and on the run's own model."""
+    attackers = np.unique(seen.owner)
+    owners = seen.owner == attackers[:, None]
+    model = np.array([seen.kind[own][0] for own in owners])
+    asked = ~owners & (seen.kind == model[:, None])
+
+    def success(target: Doubles, kept: Bools, member: Bools) -> Estimate:
+        references = calibrated.References(seen.phi[kept], seen.inside[kept], seen.kind)
+        scores = pmia(target, references, owners, seen.labels, seen.variance)
+        return successes(scores, asked, member).mean["auc"]
+
+    by_replica = [success(seen.phi[k], seen.pair != pair, seen.inside[k])[0] for k, pair in enumerate(seen.pair)]
+    return targets.over_targets(np.array(by_replica)), success(seen.own, seen.pair >= 0, seen.trained[0])
