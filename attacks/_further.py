@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 Further = Literal["informia", "stacking", "pmia"]
 FEWEST: Mapping[Further, int] = {"informia": calibrated.FEWEST["informia"], "stacking": FEWEST_STACKED, "pmia": 6}
 PERMUTATIONS = 199
+ORDERS = {
+    "informia": 1,
+    "stacking": 3,
+    "strongest": 3,
+}  # of intervals over targets (`metrics.targets`), if not the usual
 _WORDS = {
     "informia": ("InfoRMIA on the same replicas", "InfoRMIA"),
     "stacking": ("methods stacked by weights of other targets", "stacked"),

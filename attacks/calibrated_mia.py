@@ -52,6 +52,7 @@ from datasets.components import Config as SlotConfig
 KINDS = ("halves",)
 LABEL = "calibrated membership attack"
 Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
+Summary: TypeAlias = tuple[dict[str, Estimate], dict[str, Estimate]]  # over replicas, and of the run's own model
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
 FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 DRAWS = 10  # memberships by chance for the worst client
@@ -230,14 +231,9 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     fixed: list[str] = [config.method] * (left + 1)
     *chosen, of_run = evidence.chosen(methods) if config.method == "best" else fixed
     head = assembled([*chosen, of_run], attacks)
-    others = [name for name in config.scores if _further.FEWEST[name] <= left]
-    attacks |= {name: evidence.attack(name) for name in others if name != "pmia"}
     summaries = {method: summary(attack, evidence) for method, attack in attacks.items()}
-    if others and left >= CHOICE:
-        summaries["strongest"] = summary(assembled(_further.strongest(attacks, evidence.inside), attacks), evidence)
-    if "pmia" in others:
-        replicas, run = _further.of_clients(evidence)
-        summaries["pmia"] = {"auc": replicas}, {"auc": run}
+    further, found = beside(config, evidence, attacks, permuting)
+    summaries |= further
     summaries["headline"] = summary(head, evidence, resampling)
     exposure = of_clients(head.replicas, evidence.owner, clients)
     usual = max(set(chosen), key=chosen.count)
@@ -249,12 +245,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
         "calibrated_auc_worst_client": _known(np.nanmax, exposure["calibrated_auc"]),
         "calibrated_auc_worst_client_null": evidence.worst_by_chance(usual, clients, guessing),
     }
-    metrics |= {f"calibrated_{name}": value for name, value in sizes.items()}
-    for name in {*others, "strongest"} & summaries.keys():
-        metrics |= _ends(f"calibrated_{name}_auc", summaries[name][0]["auc"])
-    if others:
-        scores = np.stack([attack.run.scores[0] for attack in attacks.values()])
-        metrics["calibrated_run_p"] = _further.p_of_largest(scores, evidence.trained[0], evidence.owner, permuting)
+    metrics |= {f"calibrated_{name}": value for name, value in sizes.items()} | found
     chances = head.replicas.by_chance(), head.run.by_chance()
     measures = [
         Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
@@ -275,14 +266,45 @@ class MethodTargets:
     replicas: Targets
     run: Targets
     rehearse: Rehearsal  # on which thresholds were set
+    order: int = targets.ORDER  # of the intervals over targets
 
 
-def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets]) -> MethodTargets:
+def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets], order: int = targets.ORDER) -> MethodTargets:
     """Return what the ``chosen`` attack on every replica, and last on the run, says."""
     *by_replica, of_run = (attacks[name] for name in chosen)
     rows = [(it.replicas.scores[k], it.replicas.strict[k]) for k, it in enumerate(by_replica)]
     scores, strict = map(np.stack, zip(*rows, strict=True))
-    return MethodTargets(Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse)
+    return MethodTargets(Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse, order)
+
+
+def beside(
+    config: Config, evidence: Seen, methods: Mapping[str, MethodTargets], rng: np.random.Generator
+) -> tuple[dict[str, Summary], dict[str, float]]:
+    """Return what the further scores of ``config`` find beside the ``methods``: summaries by name, and metrics."""
+    left = len(evidence.phi)
+
+    def shares(chosen: list[str]) -> dict[str, Estimate]:
+        return {f"is_{name}": (chosen.count(name) / len(chosen), NAN, NAN) for name in attacks}
+
+    asked = [name for name in config.scores if _further.FEWEST[name] <= left]
+    attacks = dict(methods)
+    attacks.update({name: evidence.attack(name) for name in asked if name != "pmia"})
+    summaries: dict[str, Summary] = {name: summary(attacks[name], evidence) for name in asked if name != "pmia"}
+    if asked and left >= CHOICE:
+        *names, of_run = _further.strongest(attacks, evidence.inside)
+        strongest = assembled([*names, of_run], attacks, _further.ORDERS["strongest"])
+        over_replicas, on_run = summary(strongest, evidence)
+        summaries["strongest"] = over_replicas | shares(names), on_run | shares([of_run])
+    if "pmia" in asked:
+        replicas, run = _further.of_clients(evidence)
+        summaries["pmia"] = {"auc": replicas}, {"auc": run}
+    metrics: dict[str, float] = {}
+    for name, (estimates, _) in summaries.items():
+        metrics |= _ends(f"calibrated_{name}_auc", estimates["auc"])
+    if asked:
+        scores = np.stack([attack.run.scores[0] for attack in attacks.values()])
+        metrics["calibrated_run_p"] = _further.p_of_largest(scores, evidence.trained[0], evidence.owner, rng)
+    return summaries, metrics
 
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
@@ -333,7 +355,8 @@ class Seen:
         thinned = np.concatenate([rehearse((pair + 1) % pairs, (2 * pair, 2 * pair + 1)) for pair in range(pairs)])
         replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, self.pair)
         run = targets.decide(of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind)
-        return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained), rehearse)
+        order = _further.ORDERS.get(method, targets.ORDER)
+        return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained), rehearse, order)
 
     def chosen(self, methods: list[str]) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
@@ -385,15 +408,13 @@ def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray
     return columns
 
 
-def summary(
-    attack: MethodTargets, evidence: Seen, rng: np.random.Generator | None = None
-) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | None = None) -> Summary:
     """Return all measures over replicas and those of the run, with the AUC of every group and model.
 
     With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`): whole clients are
     resampled, because the examples of a client are not independent. Fewer than ten clients give no interval.
     """
-    replicas, of_run = attack.replicas.estimates(), attack.run
+    replicas, of_run = attack.replicas.estimates(attack.order), attack.run
     values = {name: float(by_target[0]) for name, by_target in of_run.measures().items()}
     ends: dict[str, intervals.Interval] = {}
     if np.isnan(values["balanced_accuracy"]):
@@ -402,7 +423,7 @@ def summary(
         ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=evidence.owner)
     run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
     for name, part in evidence.parts():
-        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part))
+        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part), attack.order)
         run[f"auc_{name}"] = float(of_run.aucs(part)[0]), NAN, NAN
     return replicas, run
 

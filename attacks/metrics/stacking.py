@@ -25,7 +25,7 @@ from attacks.metrics.membership import Bools, Doubles, Ints
 
 STACKED = ("loss", "lira", "lira_offline", "base", "base_offline", "bavaria", "informia")
 FEWEST_STACKED = 8  # replicas, so that a pseudo-target without two more pairs has references
-PSEUDO_TARGETS = 16  # at most; more hardly change seven weights
+PSEUDO_TARGETS = 8  # at most; more hardly change seven weights
 
 
 class Stack:
@@ -63,7 +63,7 @@ class Stack:
             others = [pair for k in range(pairs) if (pair := (first + k) % pairs) not in without][: PSEUDO_TARGETS // 2]
             replicas = [2 * pair + side for pair in others for side in (0, 1)]
             features = self._features(replicas, without).reshape(-1, len(self.methods))
-            fitted = LogisticRegression().fit(features, self.inside[replicas].ravel())
+            fitted = LogisticRegression(solver="newton-cholesky").fit(features, self.inside[replicas].ravel())
             self._learned[without] = fitted.coef_[0], float(fitted.intercept_[0])
         return self._learned[without]
 
