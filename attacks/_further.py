@@ -6,8 +6,6 @@
                examples of other clients of the same model                                          (metrics.proxies)
     strongest  for each target the score with the highest mean AUC on replicas of other pairs, scored without the target's
                pair; for the run's model, on replicas. Of all methods, InfoRMIA and stacking
-    p          of the largest of their AUCs on the run's model, by membership permuted within clients (max-T, Westfall and
-               Young 1993): (1 + #{largest AUC permuted >= largest AUC}) / (1 + `PERMUTATIONS`)
 
 None of them is chosen with what a target says or had. PMIA is another adversary, and is neither stacked nor a candidate.
 """
@@ -22,7 +20,7 @@ import numpy as np
 from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric
 from attacks.metrics import calibrated, targets
 from attacks.metrics.client_auc import successes
-from attacks.metrics.membership import NAN, Bools, Doubles, Ints
+from attacks.metrics.membership import Bools, Doubles
 from attacks.metrics.proxies import pmia
 from attacks.metrics.stacking import FEWEST_STACKED
 from attacks.metrics.targets import Estimate
@@ -32,27 +30,23 @@ if TYPE_CHECKING:
 
 Further = Literal["informia", "stacking", "pmia"]
 FEWEST: Mapping[Further, int] = {"informia": calibrated.FEWEST["informia"], "stacking": FEWEST_STACKED, "pmia": 6}
-PERMUTATIONS = 199
 ORDERS = {
     "informia": 1,
     "stacking": 3,
     "strongest": 3,
 }  # of intervals over targets (`metrics.targets`), if not the usual
 _WORDS = {
-    "informia": ("InfoRMIA on the same replicas", "InfoRMIA"),
-    "stacking": ("methods stacked by weights of other targets", "stacked"),
-    "strongest": ("strongest score by other targets", "strongest"),
-    "pmia": ("PMIA by another client, mean attacker", "client's\nPMIA"),
+    "informia": ("InfoRMIA on the same replicas", "AUC\nInfoRMIA"),
+    "stacking": ("methods stacked by weights of other targets", "AUC\nstacked"),
+    "strongest": ("strongest score by other targets", "AUC\nstrongest"),
+    "pmia": ("PMIA by another client, mean attacker", "client's\nPMIA AUC"),
 }
-METRICS = (
-    *(
-        Metric(
-            f"calibrated_{name}_auc", MEMBERSHIP, f"{words}, AUC", "lower", chance=0.5, ends=True,
-            table=Column(MINOR, heading if "\n" in heading else f"AUC\n{heading}"),
-        )
-        for name, (words, heading) in _WORDS.items()
-    ),
-    Metric("calibrated_run_p", MEMBERSHIP, "p value of the largest AUC on the run's model", None, ""),
+METRICS = tuple(
+    Metric(
+        f"calibrated_{name}_auc", MEMBERSHIP, f"{words}, AUC", "lower", chance=0.5, ends=True,
+        table=Column(MINOR, heading),
+    )
+    for name, (words, heading) in _WORDS.items()
 )  # fmt: skip
 
 
@@ -67,22 +61,6 @@ def strongest(attacks: Mapping[str, MethodTargets], inside: Bools) -> list[str]:
         }
         names += [max(found, key=found.__getitem__)] * (1 if pair < 0 else 2)
     return names
-
-
-def p_of_largest(scores: Doubles, member: Bools, owner: Ints, rng: np.random.Generator) -> float:
-    """Return the p value of the largest AUC of several scores [scores, n]; NaN if one is not known.
-
-    Membership [n] is permuted among the examples of every ``owner`` [n].
-    """
-    if np.isnan(scores).any() or member.all() or not member.any():
-        return NAN
-    order, draws = np.argsort(owner, kind="stable"), rng.random((PERMUTATIONS, len(owner)))
-    exchanged = np.empty((1 + PERMUTATIONS, len(owner)), bool)
-    exchanged[0] = member
-    for row, draw in zip(exchanged[1:], draws, strict=True):
-        row[order] = member[np.lexsort((draw, owner))]
-    largest = np.max([targets.aucs(np.tile(one, (len(exchanged), 1)), exchanged) for one in scores], axis=0)
-    return float((1 + (largest[1:] >= largest[0] - 1e-12).sum()) / len(exchanged))
 
 
 def of_clients(seen: Seen) -> tuple[Estimate, Estimate]:

@@ -222,7 +222,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     if config.method != "best" and left < (needed := calibrated.FEWEST[config.method]):
         few = Measure("pool", "replicas", float(left)), Measure("pool", "replicas_needed", float(needed))
         return Exposure(dict.fromkeys(names_of(METRICS), NAN), measures=few)
-    drawing, resampling, guessing, permuting = rng.spawn(4)
+    drawing, resampling, guessing = rng.spawn(3)
     clients = int(answers.pool.owner.max()) + 1
     rows = attacked(answers, config.records, drawing)
     evidence = Seen(answers, rows, config.variance)
@@ -232,8 +232,7 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     *chosen, of_run = evidence.chosen(methods) if config.method == "best" else fixed
     head = assembled([*chosen, of_run], attacks)
     summaries = {method: summary(attack, evidence) for method, attack in attacks.items()}
-    further, found = beside(config, evidence, attacks, permuting)
-    summaries |= further
+    summaries |= (further := beside(config, evidence, attacks))
     summaries["headline"] = summary(head, evidence, resampling)
     exposure = of_clients(head.replicas, evidence.owner, clients)
     usual = max(set(chosen), key=chosen.count)
@@ -245,7 +244,9 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
         "calibrated_auc_worst_client": _known(np.nanmax, exposure["calibrated_auc"]),
         "calibrated_auc_worst_client_null": evidence.worst_by_chance(usual, clients, guessing),
     }
-    metrics |= {f"calibrated_{name}": value for name, value in sizes.items()} | found
+    metrics |= {f"calibrated_{name}": value for name, value in sizes.items()}
+    for name, (estimates, _) in further.items():
+        metrics |= _ends(f"calibrated_{name}_auc", estimates["auc"])
     chances = head.replicas.by_chance(), head.run.by_chance()
     measures = [
         Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
@@ -277,34 +278,18 @@ def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets], order: in
     return MethodTargets(Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse, order)
 
 
-def beside(
-    config: Config, evidence: Seen, methods: Mapping[str, MethodTargets], rng: np.random.Generator
-) -> tuple[dict[str, Summary], dict[str, float]]:
-    """Return what the further scores of ``config`` find beside the ``methods``: summaries by name, and metrics."""
-    left = len(evidence.phi)
-
-    def shares(chosen: list[str]) -> dict[str, Estimate]:
-        return {f"is_{name}": (chosen.count(name) / len(chosen), NAN, NAN) for name in attacks}
-
-    asked = [name for name in config.scores if _further.FEWEST[name] <= left]
-    attacks = dict(methods)
-    attacks.update({name: evidence.attack(name) for name in asked if name != "pmia"})
-    summaries: dict[str, Summary] = {name: summary(attacks[name], evidence) for name in asked if name != "pmia"}
-    if asked and left >= CHOICE:
-        *names, of_run = _further.strongest(attacks, evidence.inside)
-        strongest = assembled([*names, of_run], attacks, _further.ORDERS["strongest"])
-        over_replicas, on_run = summary(strongest, evidence)
-        summaries["strongest"] = over_replicas | shares(names), on_run | shares([of_run])
+def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets]) -> dict[str, Summary]:
+    """Return what the further scores of ``config`` find beside the ``methods``, by name."""
+    asked = [name for name in config.scores if _further.FEWEST[name] <= len(evidence.phi)]
+    attacks: dict[str, MethodTargets] = {str(name): evidence.attack(name) for name in asked if name != "pmia"}
+    if asked and len(evidence.phi) >= CHOICE:
+        names = _further.strongest({**methods, **attacks}, evidence.inside)
+        attacks["strongest"] = assembled(names, {**methods, **attacks}, _further.ORDERS["strongest"])
+    summaries = {name: summary(attack, evidence) for name, attack in attacks.items()}
     if "pmia" in asked:
         replicas, run = _further.of_clients(evidence)
         summaries["pmia"] = {"auc": replicas}, {"auc": run}
-    metrics: dict[str, float] = {}
-    for name, (estimates, _) in summaries.items():
-        metrics |= _ends(f"calibrated_{name}_auc", estimates["auc"])
-    if asked:
-        scores = np.stack([attack.run.scores[0] for attack in attacks.values()])
-        metrics["calibrated_run_p"] = _further.p_of_largest(scores, evidence.trained[0], evidence.owner, rng)
-    return summaries, metrics
+    return summaries
 
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:

@@ -5,7 +5,7 @@
     slope(x)   sum_t (t - mean t) y_t(x) / sum_t (t - mean t)^2                        ordinary least squares
     t          the attacked rounds from ``first`` to ``last`` in which c took part
     reported: the AUC of -slope, and of -mean_t y_t, on each client's n members and m non-members as if both had the same
-              labels (`metrics.client_auc`); its mean over clients, and the largest value
+              labels (`metrics.client_auc`), and its mean over clients
 
 What makes an example hard raises its loss in all rounds, and is not in its slope. If slopes of members and others differ by
 b, noise has the deviation s, and S = sum_t (t - mean t)^2, the slope has the AUC Phi(b sqrt(S) / (s sqrt 2)), however much
@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from algorithms.core.messages import Doubles, Weights
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk, names_of
@@ -51,45 +51,34 @@ FEWEST_ROUNDS = 2
 PREFIXES: dict[View, str] = {"models": "slope_model", "updates": "slope"}
 
 
-def _metrics(view: View, rank: int, live: int | None, risk: Risk, which: str) -> tuple[Metric, ...]:
-    name, words = PREFIXES[view], f"slope of the loss, {which}"
-    exposure = PerClient(
-        f"Slope of the loss of each client's examples, {which}, AUC",
-        low=f"{name}_auc_low",
-        high=f"{name}_auc_high",
-        interval="95 % interval over one run's examples",
-        worst=f"{name}_auc_max",
-    )
-    heading = f"AUC slope,\n{which}"
+def _metrics(view: View, rank: int, place: int, who: str) -> tuple[Metric, ...]:
+    name = PREFIXES[view]
     return (
         Metric(
-            f"{name}_auc", MEMBERSHIP, f"AUC of the {words}", "lower", live=live, table=Column(rank, heading), chance=0.5,
-            risk=risk, clients=exposure, ends=True,
+            f"{name}_auc", MEMBERSHIP, f"AUC of the slope of the loss, {view}", "lower",
+            table=Column(rank, f"AUC slope,\n{view}"), chance=0.5, ends=True,
+            risk=Risk(f"{who} tells training examples from others by how fast they are learned, with AUC", place),
+            clients=PerClient(
+                f"Slope of the loss of each client's examples, {view}, AUC", low=f"{name}_auc_low", high=f"{name}_auc_high",
+                interval="95 % interval over one run's examples",
+            ),
         ),
-        Metric(f"{name}_auc_max", MEMBERSHIP, f"largest of a client, {words}", "lower", chance=f"{name}_auc_max_null"),
-        Metric(f"{name}_tpr_at_1_fpr", MEMBERSHIP, f"TPR at 1 % FPR of the {words}", "lower", chance=0.01),
-        Metric(f"{name}_mean_auc", MEMBERSHIP, f"AUC of the mean loss of the same rounds, {which}", "lower", chance=0.5),
+        Metric(f"{name}_tpr_at_1_fpr", MEMBERSHIP, f"TPR at 1 % FPR of the slope, {view}", "lower", chance=0.01),
+        Metric(f"{name}_mean_auc", MEMBERSHIP, f"AUC of the mean loss of these rounds, {view}", "lower", chance=0.5),
     )  # fmt: skip
 
 
 METRICS = (
-    *_metrics(
-        "updates", 3, 4,
-        Risk("Who sees the updates tells training examples from others by how fast they are learned, with AUC", 22),
-        "updates",
-    ),
-    *_metrics(
-        "models", 4, None,
-        Risk("Who has the models of all rounds tells training examples from others by how fast they are learned, with AUC", 45),
-        "models",
-    ),
-)  # fmt: skip
+    *_metrics("updates", 3, 22, "Who sees the updates"),
+    *_metrics("models", 4, 45, "Who has the models of all rounds"),
+)
 
 
 class Config(SlotConfig):
     """Fields of the attack by slopes."""
 
-    center: ClassVar[str] = "none"  # of the queries: there are no references
+    center: ClassVar[str] = "none"  # of the queries (`_queries`): without references
+    nonmembers: ClassVar[str] = "outside"
 
     every: int = Field(1, ge=1, description="rounds from one attack to the next")
     view: View = Field(
@@ -104,17 +93,7 @@ class Config(SlotConfig):
         "end", description="the last round of the window"
     )
     targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
-    nonmembers: Literal["outside", "other_client"] = Field(
-        "outside",
-        description="what members are compared with: examples of nobody's training, or other clients' members",
-    )
     compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Config:
-        if self.last != "end" and self.last <= self.first:
-            raise ValueError(f"last must be a later round than first; got {self.first} to {self.last}")
-        return self
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -137,7 +116,7 @@ def declarations(config: Config) -> dict[str, View]:
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse a window with fewer than two attacked rounds: there is no slope."""
+    """Refuse a window with fewer than two attacked rounds, of which there is no slope."""
     attacked = [t for t in range(1, run.rounds + 1) if t % config.every == 0 or t == run.rounds]
     if (count := sum(map(config.covers, attacked))) < FEWEST_ROUNDS:
         window = f"rounds {config.first} to {run.rounds if config.last == 'end' else config.last}"
@@ -216,13 +195,10 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         if len(clients):
             score, mean = -slopes(rounds, t, tt, y, ty), -y / rounds[:, None]
             aucs, by_mean = (client_auc.measure(it[:, :n], it[:, n:], numbers, labels) for it in (score, mean))
-            known = aucs.auc[~np.isnan(aucs.auc)]
+            rates = client_auc.tprs(score, labels, n)
             metrics |= {f"{name}_auc": aucs.mean, f"{name}_auc_low": aucs.mean_low, f"{name}_auc_high": aucs.mean_high}
+            metrics[f"{name}_tpr_at_1_fpr"] = NAN if np.isnan(rates).all() else float(np.nanmean(rates))
             metrics[f"{name}_mean_auc"] = by_mean.mean
-            if len(known):
-                rates, null = client_auc.tprs(score, labels, n), client_auc.by_chance(aucs.mean, aucs.apart, len(known))
-                metrics |= {f"{name}_auc_max": float(known.max()), f"{name}_auc_max_null": null["auc_max"]}
-                metrics[f"{name}_tpr_at_1_fpr"] = NAN if np.isnan(rates).all() else float(np.nanmean(rates))
             for metric, found in ((f"{name}_auc", aucs), (f"{name}_mean_auc", by_mean)):
                 measures.append(Measure("clients", metric, found.mean, found.mean_low, found.mean_high, 0.5))
             by_client[:, clients] = aucs.auc, aucs.low, aucs.high

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from attacks.metrics.calibrated import LEAST_VARIANCE, References, Variance, moments
+from attacks.metrics.calibrated import References, Variance, moments
 from attacks.metrics.membership import Bools, Doubles, Ints
 
 FEWEST_PROXIES = 5
+LEAST_DEVIATION = 1e-12
 
 
 def pmia(target: Doubles, references: References, owners: Bools, labels: Ints, variance: Variance = "auto") -> Doubles:
@@ -29,10 +30,12 @@ def pmia(target: Doubles, references: References, owners: Bools, labels: Ints, v
     ``owners`` [attackers, n] says whose own an example is, ``labels`` [n] its class; ``target`` and ``references`` are as in
     `calibrated.lira`, with two models that were out for every example. NaN for an attacker without an example that was in.
     """
+    from scipy.stats import norm
+
     phi, outside = references.phi, ~references.inside
     center = np.nanmedian(np.where(outside, phi, np.nan), axis=0)
     spread = moments(phi, outside).variance(references.is_individual(variance))
-    out = log_normal(target, center, spread)
+    out = norm.logpdf(target, center, np.sqrt(spread))
     scores = np.full(owners.shape, np.nan)
     for row, own in zip(scores, owners, strict=True):
         for label in np.unique(labels):
@@ -41,14 +44,5 @@ def pmia(target: Doubles, references: References, owners: Bools, labels: Ints, v
             said = phi[:, proxies][references.inside[:, proxies]]
             if len(said):
                 asked = labels == label
-                row[asked] = log_normal(target[asked], np.median(said), max(said.var(), LEAST_VARIANCE)) - out[asked]
+                row[asked] = norm.logpdf(target[asked], np.median(said), max(said.std(), LEAST_DEVIATION)) - out[asked]
     return scores
-
-
-def log_normal(x: Doubles, center: Doubles | float, variance: Doubles | float) -> Doubles:
-    """Return the log of the normal density at x, but for a constant.
-
-    >>> float(log_normal(np.array([3.0]), 1.0, 4.0)[0].round(4))
-    -1.1931
-    """
-    return np.asarray(-0.5 * (x - center) ** 2 / variance - 0.5 * np.log(variance))

@@ -127,28 +127,11 @@ def test_nothing_of_a_target_or_its_complement_is_in_its_weights_or_in_the_choic
 def test_the_strongest_score_is_found_by_other_targets():
     given = labeled(lift=1.0, each=20)
     found = judged(given, scores=("informia", "stacking"))
-    shares = {one.metric: one.value for one in found.measures if one.subject == "strongest" and one.metric[:3] == "is_"}
-    assert sum(shares.values()) == pytest.approx(1) and shares["is_loss"] == 0
     assert found.metrics["calibrated_strongest_auc"] > found.metrics["calibrated_loss_auc"] + 0.05
     one = measure(found, "run_strongest", "auc")
-    assert one.chance == 0.5 and one.value == max(
-        measure(found, f"run_{name}", "auc").value
-        for name in (*METHODS, "stacking")
-        if measure(found, "run_strongest", f"is_{name}").value
-    )
-
-
-def test_the_p_value_of_the_largest_is_uniform_with_nothing_to_find_and_small_otherwise():
-    rng, owner = np.random.default_rng(0), np.repeat(np.arange(5), 12)
-    p = []
-    for _ in range(400):
-        member = np.concatenate([rng.permutation(12) < 4 + 2 * client % 5 for client in range(5)])
-        scores = rng.normal(size=(6, 60)) + owner  # whose members are many is no reason
-        p.append(_further.p_of_largest(scores, member, owner, rng))
-    assert stats.kstest(p, "uniform").pvalue > 0.01 and np.mean(np.array(p) <= 0.05) < 0.08
-    found = _further.p_of_largest(np.stack([rng.normal(size=60), 3.0 * member]), member, owner, rng)
-    assert found == 1 / (1 + _further.PERMUTATIONS)
-    assert np.isnan(_further.p_of_largest(scores, np.ones(60, bool), owner, rng))
+    assert one.chance == 0.5 and one.value in {
+        measure(found, f"run_{name}", "auc").value for name in (*METHODS, "stacking")
+    }
 
 
 # As a field of the calibrated attack

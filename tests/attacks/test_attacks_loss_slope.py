@@ -79,7 +79,7 @@ def in_rounds(config, data, network, by_round, sent=None, absent=()):
 def test_what_is_learned_by_heart_falls_faster(noise, network, before, experts):
     found = in_rounds(Config(), noise, network, [before, experts])
     assert found.metrics["slope_auc"] > 0.95 and found.metrics["slope_tpr_at_1_fpr"] > 0.9
-    assert (found.clients["slope_auc"] > 0.95).all() and found.metrics["slope_auc_max"] >= found.metrics["slope_auc"]
+    assert (found.clients["slope_auc"] > 0.95).all()
     assert found.metrics["slope_auc_low"] < found.metrics["slope_auc"] <= found.metrics["slope_auc_high"]
     named = {(one.subject, one.metric): one for one in found.measures}
     assert named["client_2", "slope_auc"].value == found.clients["slope_auc"][2]
