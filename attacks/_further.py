@@ -13,7 +13,7 @@ None of them is chosen with what a target says or had. PMIA is another adversary
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,10 +23,7 @@ from attacks.metrics.client_auc import successes
 from attacks.metrics.membership import Bools, Doubles
 from attacks.metrics.proxies import pmia
 from attacks.metrics.stacking import FEWEST_STACKED
-from attacks.metrics.targets import Estimate
-
-if TYPE_CHECKING:
-    from attacks.calibrated_mia import MethodTargets, Seen
+from attacks.metrics.targets import Estimate, Rehearsal
 
 Further = Literal["informia", "stacking", "pmia"]
 FEWEST: Mapping[Further, int] = {"informia": calibrated.FEWEST["informia"], "stacking": FEWEST_STACKED, "pmia": 6}
@@ -50,21 +47,27 @@ METRICS = tuple(
 )  # fmt: skip
 
 
-def strongest(attacks: Mapping[str, MethodTargets], inside: Bools) -> list[str]:
-    """Return the strongest of several attacks for each of the replicas and last for the run, as their pseudo-targets say."""
+def strongest(attacks: Mapping[str, Rehearsal], inside: Bools) -> list[str]:
+    """Return the strongest of several attacks for each of the replicas and last for the run, as their pseudo-targets say.
+
+    ``attacks`` score replicas without a pair; ``inside`` [replicas, n] says who was trained on an example.
+    """
     pairs, names = len(inside) // 2, []
     for pair in [*range(pairs), -1]:
         others = targets.rehearsals(pair, pairs)
         found = {
-            name: float(targets.aucs(attack.rehearse(pair, others), inside[list(others)]).mean())
-            for name, attack in attacks.items()
+            name: float(targets.aucs(rehearse(pair, others), inside[list(others)]).mean())
+            for name, rehearse in attacks.items()
         }
         names += [max(found, key=found.__getitem__)] * (1 if pair < 0 else 2)
     return names
 
 
-def of_clients(seen: Seen) -> tuple[Estimate, Estimate]:
-    """Return the mean AUC of all clients as attackers by PMIA, over replicas, and on the run's own model."""
+def of_clients(seen: Any) -> tuple[Estimate, Estimate]:
+    """Return the mean AUC of all clients as attackers by PMIA, over replicas, and on the run's own model.
+
+    ``seen`` is the `calibrated_mia.Seen` of the audit.
+    """
     attackers = np.unique(seen.owner)
     owners = seen.owner == attackers[:, None]
     model = np.array([seen.kind[own][0] for own in owners])

@@ -283,8 +283,9 @@ def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets])
     asked = [name for name in config.scores if _further.FEWEST[name] <= len(evidence.phi)]
     attacks: dict[str, MethodTargets] = {str(name): evidence.attack(name) for name in asked if name != "pmia"}
     if asked and len(evidence.phi) >= CHOICE:
-        names = _further.strongest({**methods, **attacks}, evidence.inside)
-        attacks["strongest"] = assembled(names, {**methods, **attacks}, _further.ORDERS["strongest"])
+        every = {**methods, **attacks}
+        names = _further.strongest({name: attack.rehearse for name, attack in every.items()}, evidence.inside)
+        attacks["strongest"] = assembled(names, every, _further.ORDERS["strongest"])
     summaries = {name: summary(attack, evidence) for name, attack in attacks.items()}
     if "pmia" in asked:
         replicas, run = _further.of_clients(evidence)

@@ -117,8 +117,8 @@ def test_nothing_of_a_target_or_its_complement_is_in_its_weights_or_in_the_choic
     chosen = []
     for one in (given, other):
         seen = evidence(one)
-        attacks = {name: seen.attack(name) for name in ("loss", "base", "lira", "stacking")}
-        found = [attacks[name].rehearse(2, targets.rehearsals(2, 8)) for name in attacks]
+        attacks = {name: seen.attack(name).rehearse for name in ("loss", "base", "lira", "stacking")}
+        found = [rehearse(2, targets.rehearsals(2, 8)) for rehearse in attacks.values()]
         chosen.append((_further.strongest(attacks, seen.inside)[4:6], np.stack(found)))
     assert chosen[0][0] == chosen[1][0]
     np.testing.assert_array_equal(chosen[0][1], chosen[1][1])
@@ -146,10 +146,8 @@ def test_further_scores_change_nothing_of_what_is_found_without_them():
     for one in plain.measures:
         np.testing.assert_equal(theirs[one.subject, one.metric], one.value)
     np.testing.assert_array_equal(plain.scores.score, beside.scores.score)
-    added = {"informia_auc", "stacking_auc", "strongest_auc", "pmia_auc"}
-    assert {f"calibrated_{name}" for name in added} | {
-        "calibrated_run_p"
-    } <= beside.metrics.keys() - plain.metrics.keys()
+    added = {f"calibrated_{name}_auc" for name in (*ALL, "strongest")}
+    assert added <= beside.metrics.keys() - plain.metrics.keys()
     run = {"rounds": 1, "data": "digits", "model": "mlp"}
     ids = [trial_id(resolve(run | {"attacks": [{"name": "calibrated_mia"} | more]})) for more in (
         {}, {"scores": []}, {"scores": ["pmia"]})]  # fmt: skip
