@@ -8,6 +8,9 @@
                pair; for the run's model, on replicas. Of all methods, InfoRMIA and stacking
 
 None of them is chosen with what a target says or had. PMIA is another adversary, and is neither stacked nor a candidate.
+Share of intervals over targets that held the mean over other halves and other noise, simulated with 80 examples and 16
+replicas, at chance and at an AUC of 0.7 and 0.9 of the stack: InfoRMIA 0.94 to 0.98; stacking and the strongest 0.97 at
+chance, else 0.98 to 1; PMIA 0.98 at chance, else 0.99 to 1.
 """
 
 from __future__ import annotations

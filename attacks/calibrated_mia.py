@@ -270,12 +270,12 @@ class MethodTargets:
     order: int = targets.ORDER  # of the intervals over targets
 
 
-def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets], order: int = targets.ORDER) -> MethodTargets:
+def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets]) -> MethodTargets:
     """Return what the ``chosen`` attack on every replica, and last on the run, says."""
     *by_replica, of_run = (attacks[name] for name in chosen)
     rows = [(it.replicas.scores[k], it.replicas.strict[k]) for k, it in enumerate(by_replica)]
     scores, strict = map(np.stack, zip(*rows, strict=True))
-    return MethodTargets(Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse, order)
+    return MethodTargets(Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse)
 
 
 def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets]) -> dict[str, Summary]:
@@ -285,7 +285,7 @@ def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets])
     if asked and len(evidence.phi) >= CHOICE:
         every = {**methods, **attacks}
         names = _further.strongest({name: attack.rehearse for name, attack in every.items()}, evidence.inside)
-        attacks["strongest"] = assembled(names, every, _further.ORDERS["strongest"])
+        attacks["strongest"] = assembled(names, every)
     summaries = {name: summary(attack, evidence) for name, attack in attacks.items()}
     if "pmia" in asked:
         replicas, run = _further.of_clients(evidence)

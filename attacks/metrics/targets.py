@@ -6,17 +6,16 @@
     precision         at a prior pi: pi TPR / (pi TPR + (1 - pi) FPR), at the second of these thresholds, with the means
                       of both rates over targets
     interval          mean +- t(P - 1) sqrt(c) s / sqrt(P), s the deviation of the means of P complementary pairs,
-                      c = k (P - 1) / (P - k), k = 2; for the precision, of its P jackknife pseudo-values
+                      c = k (P - 1) / (P - k), for the precision, of its P jackknife pseudo-values; k = 2, or 1 if
+                      values do not depend on who had what among the references
 
 Targets that are each other's references are not independent: what the examples of two pairs have in common raises or
 lowers the AUC of both. If the examples do not differ by membership, the mean is a U-statistic of order k whose variance
-is c times what independent pairs would give (Hoeffding 1948): k = 1 if a value depends on what its own pair had alone, 2
-if also on who had what among the references, 3 if weights are learned on values of order 2. If they do, this matters
-less, and intervals are up to 1.5 times too wide, as they are for the loss, which has no references. Share of intervals
-that held the mean over other halves and other noise, with k = 2, simulated with 80 examples, 8 and 16 replicas, and an
-AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA 0.93 to 0.99, BASE and the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94
-(``tests/attacks/test_attacks_calibrated.py``). The examples are taken as they are: other examples would give other
-values.
+is c times what independent pairs would give (Hoeffding 1948). If they do, this matters less, and intervals are up to
+1.5 times too wide, as they are for the loss, which has no references. Share of intervals that held the mean over other
+halves and other noise, simulated with 80 examples, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA
+0.93 to 0.99, BASE and the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``).
+The examples are taken as they are: other examples would give other values.
 """
 
 from __future__ import annotations
@@ -116,9 +115,9 @@ def precision(tpr: float, fpr: float, prior: float) -> float:
 
 
 def over_targets(values: Doubles, order: int = ORDER) -> Estimate:
-    """Return the mean of values [targets] and its 95 % interval, which is NaN with too few pairs (`FEWEST_PAIRS`).
+    """Return the mean of values [targets] and its 95 % interval, which is NaN with fewer than three pairs.
 
-    The targets come pair after pair; a pair with a NaN does not count. The ``order`` is the number k of pairs that a value
+    The targets come pair after pair; a pair with a NaN does not count. The ``order`` is k, the number of pairs that a value
     depends on at a time, its own being one.
     """
     pairs = _pairs(values)
@@ -149,7 +148,7 @@ def _interval(value: float, pairs: Doubles, order: int) -> Estimate:
     from scipy.special import stdtrit
 
     count = len(pairs)
-    if count < max(FEWEST_PAIRS, order + 1) or np.isnan(pairs).any():
+    if count < FEWEST_PAIRS or np.isnan(pairs).any():
         return value, NAN, NAN
     spread = float(pairs.std(ddof=1)) * sqrt(order * (count - 1) / ((count - order) * count))
     reach = float(stdtrit(count - 1, 0.975)) * spread
