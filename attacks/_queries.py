@@ -194,7 +194,6 @@ class Queries:
 # The queries that were drawn last of a federation, by what they depend on besides: to transform them takes longer than
 # to evaluate them.
 _REMEMBERED: WeakKeyDictionary[Federation, dict[tuple[Any, ...], Queries]] = WeakKeyDictionary()
-MOST_REMEMBERED = 2  # attacks on updates that ask in turn
 
 
 def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
@@ -202,8 +201,6 @@ def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
     key = config, int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
     drawn = _REMEMBERED.setdefault(data, {})
     if key not in drawn:
-        if len(drawn) == MOST_REMEMBERED:
-            drawn.clear()
         drawn[key] = _drawn_queries(config, data, stream)
     return drawn[key]
 

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from attacks import _further, calibrated_mia
+from attacks._further import FEWEST_PROXIES, pmia
 from attacks.calibrated_mia import Config
 from attacks.metrics import targets
 from attacks.metrics.calibrated import METHODS, References, base, cross_scores, informia, rmia
-from attacks.metrics.proxies import FEWEST_PROXIES, pmia
 from attacks.metrics.stacking import Stack
 from attacks.metrics.targets import aucs
 from datasets.federation import Examples
