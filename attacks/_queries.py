@@ -32,6 +32,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from algorithms.core.messages import Doubles, Weights
+from algorithms.interfaces import Problems
 from attacks.metrics import membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from datasets import transforms
@@ -190,17 +191,31 @@ class Queries:
     reference_labels: Ints  # [r] of the references with any transform
 
 
-# The queries that were drawn last of a federation, with what they depend on besides: to transform them takes longer than
+# The queries that were drawn last of a federation, by what they depend on besides: to transform them takes longer than
 # to evaluate them.
-_REMEMBERED: WeakKeyDictionary[Federation, tuple[tuple[Any, ...], Queries]] = WeakKeyDictionary()
+_REMEMBERED: WeakKeyDictionary[Federation, dict[tuple[Any, ...], Queries]] = WeakKeyDictionary()
 
 
 def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
-    """Return what FedMIA asks about a federation for which its `data_problems` are empty; nobody may change it."""
+    """Return what a passive server asks about a federation without `comparison_problems`; nobody may change it."""
     key = config, int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
-    if data not in _REMEMBERED or _REMEMBERED[data][0] != key:
-        _REMEMBERED[data] = key, _drawn_queries(config, data, stream)
-    return _REMEMBERED[data][1]
+    drawn = _REMEMBERED.setdefault(data, {})
+    if key not in drawn:
+        drawn[key] = _drawn_queries(config, data, stream)
+    return drawn[key]
+
+
+def comparison_problems(name: str, config: Any, data: Federation) -> Problems:
+    """List why an attack of this name has no members or too few non-members on ``data``: (field, sentence) pairs."""
+    if data.sizes.min() < 1:
+        return [("targets", f"{name} asks about training examples of every client, and one of {data.name} has none")]
+    others = config.nonmembers == "other_client"
+    most = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
+    if (count := most if others else outsiders(config, data)) < FEWEST_NONMEMBERS:
+        remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
+        sentence = f"{name} compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has"
+        return [("nonmembers", f"{sentence} {count} for one of them; {remedy}")]
+    return []
 
 
 def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:

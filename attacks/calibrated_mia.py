@@ -15,7 +15,8 @@ it would be chosen with a look at who was in, and a guess would be right more of
 measured; the one that counts (``headline``) is the best one on replicas that the target is not among, each half of the
 replicas being judged without the other, which takes 12 of them; with fewer it is BASE, and with 2 the loss. So neither
 is chosen with a look at the target. The intervals are over targets, that is, over other halves of the same examples;
-those of the run are over clients.
+those of the run are over clients. Further ``scores`` are measured beside these, and change none of them
+(`attacks._further`).
 
 Differences from the papers: their shadow models are trained alone, these in a federation of the same clients, so that
 an example's owner and group stay the same, and exposure is known for each of them. Confidences are of one query,
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -35,6 +36,8 @@ from pydantic import Field
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk, names_of
 from algorithms.interfaces import Problems, Run
+from attacks import _further
+from attacks._further import Further
 from attacks._halves import data_problems as data_problems
 from attacks._halves import halves as halves
 from attacks._halves import pool as pool
@@ -42,7 +45,8 @@ from attacks._halves import rank_within
 from attacks.interfaces import Answers, Exposure, Measure, Scores
 from attacks.metrics import calibrated, intervals, targets
 from attacks.metrics.membership import NAN, Bools, Doubles, Ints
-from attacks.metrics.targets import Estimate, Targets
+from attacks.metrics.stacking import Stack
+from attacks.metrics.targets import Estimate, Rehearsal, Targets
 from datasets.components import Config as SlotConfig
 
 KINDS = ("halves",)
@@ -55,6 +59,7 @@ PAPERS = {
     "BaVarIA": "https://arxiv.org/abs/2603.11799",
 }
 Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
+Summary: TypeAlias = tuple[dict[str, Estimate], dict[str, Estimate]]  # over replicas, and of the run's own model
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
 FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 DRAWS = 10  # memberships by chance for the worst client
@@ -147,6 +152,7 @@ METRICS = (
     ),
     Metric("calibrated_replica_size", MEMBERSHIP, "examples of a replica, as a share of the run's"),
     Metric("calibrated_replicas", MEMBERSHIP, "replicas of the calibrated attack", unit="replicas", digits=0),
+    *_further.METRICS,
 )
 
 
@@ -171,6 +177,13 @@ class Config(SlotConfig):
     records: int = Field(
         2000, ge=4, description="records on which a model is attacked, at most, drawn evenly over its clients"
     )
+    scores: tuple[Further, ...] = Field(
+        (), description="further scores beside these methods: informia, stacking, pmia (another client's); none counts"
+    )
+
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read, as plain JSON values; scores are, if any are asked for."""
+        return {name: value for name, value in super().dump_read().items() if name != "scores" or value}
 
 
 def resolve(config: Config, run: Run) -> Config:
@@ -197,6 +210,11 @@ def problems(config: Config, run: Run) -> Problems:
     if config.method != "best" and config.replicas < (least := calibrated.FEWEST[config.method]):
         sentence = "replicas or more, because a target is attacked with the others but its complement"
         conflicts.append(("method", f"{config.method} needs {least} {sentence}; got replicas: {config.replicas}"))
+    if len(set(config.scores)) < len(config.scores):
+        conflicts.append(("scores", f"each may be named once; got {', '.join(config.scores)}"))
+    for name in config.scores:
+        if config.replicas < (least := _further.FEWEST[name]):
+            conflicts.append(("scores", f"{name} needs {least} replicas or more; got replicas: {config.replicas}"))
     return conflicts
 
 
@@ -219,10 +237,9 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
     attacks = {method: evidence.attack(method) for method in methods}
     fixed: list[str] = [config.method] * (left + 1)
     *chosen, of_run = evidence.chosen(methods) if config.method == "best" else fixed
-    by_replica = [attacks[method].replicas for method in chosen]
-    scores, strict = (np.stack([getattr(it, of)[k] for k, it in enumerate(by_replica)]) for of in ("scores", "strict"))
-    head = MethodTargets(Targets(scores, strict, evidence.inside), attacks[of_run].run)
+    head = assembled([*chosen, of_run], attacks)
     summaries = {method: summary(attack, evidence) for method, attack in attacks.items()}
+    summaries |= (further := beside(config, evidence, attacks))
     summaries["headline"] = summary(head, evidence, resampling)
     exposure = of_clients(head.replicas, evidence.owner, clients)
     usual = max(set(chosen), key=chosen.count)
@@ -235,6 +252,8 @@ def judge(config: Config, answers: Answers, rng: np.random.Generator) -> Exposur
         "calibrated_auc_worst_client_null": evidence.worst_by_chance(usual, clients, guessing),
     }
     metrics |= {f"calibrated_{name}": value for name, value in sizes.items()}
+    for name, (estimates, _) in further.items():
+        metrics |= _ends(f"calibrated_{name}_auc", estimates["auc"])
     chances = head.replicas.by_chance(), head.run.by_chance()
     measures = [
         Measure(subject, metric, *estimate, chance=chance.get("auc" if "auc" in metric else metric, NAN))
@@ -254,6 +273,31 @@ class MethodTargets:
 
     replicas: Targets
     run: Targets
+    rehearse: Rehearsal  # on which thresholds were set
+    order: int = targets.ORDER  # of the intervals over targets
+
+
+def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets]) -> MethodTargets:
+    """Return what the ``chosen`` attack on every replica, and last on the run, says."""
+    *by_replica, of_run = (attacks[name] for name in chosen)
+    rows = [(it.replicas.scores[k], it.replicas.strict[k]) for k, it in enumerate(by_replica)]
+    scores, strict = map(np.stack, zip(*rows, strict=True))
+    return MethodTargets(Targets(scores, strict, of_run.replicas.member), of_run.run, of_run.rehearse)
+
+
+def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets]) -> dict[str, Summary]:
+    """Return what the further scores of ``config`` find beside the ``methods``, by name."""
+    asked = [name for name in config.scores if _further.FEWEST[name] <= len(evidence.phi)]
+    attacks: dict[str, MethodTargets] = {str(name): evidence.attack(name) for name in asked if name != "pmia"}
+    if asked and len(evidence.phi) >= CHOICE:
+        every = {**methods, **attacks}
+        names = _further.strongest({name: attack.rehearse for name, attack in every.items()}, evidence.inside)
+        attacks["strongest"] = assembled(names, every)
+    summaries = {name: summary(attack, evidence) for name, attack in attacks.items()}
+    if "pmia" in asked:
+        replicas, run = _further.of_clients(evidence)
+        summaries["pmia"] = {"auc": replicas}, {"auc": run}
+    return summaries
 
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
@@ -274,6 +318,7 @@ class Seen:
         self.numbers = np.arange(len(self.phi)) if answers.numbers is None else answers.numbers
         self.own, self.trained = answers.own[rows], answers.pool.trained[rows][None]
         self.owner, self.kind, self.groups = answers.pool.owner[rows], answers.model[rows], answers.groups[rows]
+        self.labels = answers.pool.examples.y[rows]
         self.group_names, self.names = answers.group_names, answers.names
         self.pair = np.arange(len(self.phi)) // 2
 
@@ -282,24 +327,29 @@ class Seen:
         return calibrated.cross_scores(method, self.phi, inside, self.kind, self.variance, *chosen)
 
     def attack(self, method: str) -> MethodTargets:
-        """Make the attack of a method."""
-        crossed = self.crossed(method, self.inside)
+        """Make the attack of a method, or of a stack of methods."""
+        stack = Stack(self.phi, self.inside, self.kind, self.variance) if method == "stacking" else None
+        again = stack.scores if stack else partial(self.crossed, method, self.inside)
+        crossed = again()
 
         @cache
         def rehearse(pair: int, replicas: tuple[int, ...]) -> Doubles:
-            if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST[method]:  # too few are left without the pair
+            if pair < 0 or len(self.phi) - 2 < calibrated.FEWEST.get(method, 0):  # too few are left without the pair
                 return crossed[list(replicas)]
-            return self.crossed(method, self.inside, replicas, pair)
+            return again(replicas, pair)
 
         def of_run(first: int) -> Doubles:
+            if stack:
+                return stack.of(self.own, range(first // 2))[None]
             references = calibrated.References(self.phi[first:], self.inside[first:], self.kind)
-            return calibrated.METHODS[method](self.own, references, self.variance)[None]
+            return calibrated.SCORES[method](self.own, references, self.variance)[None]
 
         pairs = len(self.phi) // 2
         thinned = np.concatenate([rehearse((pair + 1) % pairs, (2 * pair, 2 * pair + 1)) for pair in range(pairs)])
         replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, self.pair)
         run = targets.decide(of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind)
-        return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained))
+        order = _further.ORDERS.get(method, targets.ORDER)
+        return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained), rehearse, order)
 
     def chosen(self, methods: list[str]) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
@@ -351,15 +401,13 @@ def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray
     return columns
 
 
-def summary(
-    attack: MethodTargets, evidence: Seen, rng: np.random.Generator | None = None
-) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | None = None) -> Summary:
     """Return all measures over replicas and those of the run, with the AUC of every group and model.
 
     With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`): whole clients are
     resampled, because the examples of a client are not independent. Fewer than ten clients give no interval.
     """
-    replicas, of_run = attack.replicas.estimates(), attack.run
+    replicas, of_run = attack.replicas.estimates(attack.order), attack.run
     values = {name: float(by_target[0]) for name, by_target in of_run.measures().items()}
     ends: dict[str, intervals.Interval] = {}
     if np.isnan(values["balanced_accuracy"]):
@@ -368,7 +416,7 @@ def summary(
         ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=evidence.owner)
     run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
     for name, part in evidence.parts():
-        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part))
+        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part), attack.order)
         run[f"auc_{name}"] = float(of_run.aucs(part)[0]), NAN, NAN
     return replicas, run
 
@@ -377,8 +425,7 @@ def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> d
     """Return the columns of the headline."""
     metrics = {f"calibrated_{name}": replicas[name][0] for name in ("auc", "balanced_accuracy", *targets.PRIORS)}
     for kind, rows in (("calibrated", replicas), ("calibrated_run", run)):
-        ends = (f"{kind}_auc", f"{kind}_auc_low", f"{kind}_auc_high")
-        metrics |= dict(zip(ends, rows["auc"], strict=True))
+        metrics |= _ends(f"{kind}_auc", rows["auc"])
         metrics |= {f"{kind}_{name}_fpr": rows[name][0] for name in targets.STRICT}
         for name in rows:  # of a model, or of a group's clients
             if name.startswith("auc_model_"):
@@ -386,6 +433,11 @@ def _metrics(replicas: Mapping[str, Estimate], run: Mapping[str, Estimate]) -> d
             elif name.startswith("auc_"):
                 metrics[f"{kind}_{name}"] = rows[name][0]
     return metrics
+
+
+def _ends(name: str, estimate: Estimate) -> dict[str, float]:
+    """Return a metric with the ends of its interval."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), estimate, strict=True))
 
 
 def _scores(head: MethodTargets, evidence: Seen) -> Scores:

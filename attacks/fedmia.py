@@ -42,7 +42,7 @@ from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import Queries, model_losses, queries_of, target_losses
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
-from attacks.metrics import client_auc, disparity, membership, out_worlds
+from attacks.metrics import client_auc, disparity, out_worlds
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, confidences_of_losses
 from attacks.metrics.out_worlds import World
 from datasets.components import Config as SlotConfig
@@ -175,14 +175,8 @@ def problems(config: Config, run: Run) -> Problems:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
-    if data.sizes.min() < 1:
-        return [("targets", f"fedmia asks about training examples of every client, and one of {data.name} has none")]
-    others = config.nonmembers == "other_client"
-    most = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
-    if (count := most if others else _queries.outsiders(config, data)) < FEWEST_NONMEMBERS:
-        remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
-        sentence = f"fedmia compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has"
-        return [("nonmembers", f"{sentence} {count} for one of them; {remedy}")]
+    if conflicts := _queries.comparison_problems("fedmia", config, data):
+        return conflicts
     left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _queries.of_nobody(config, data)
     if config.center == "label" and left < FEWEST_NONMEMBERS:
         sentence = (
@@ -268,7 +262,7 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         measures.append(Measure("clients", name, aucs.mean, aucs.mean_low, aucs.mean_high, 0.5))
         if signal != config.headline:
             continue
-        rates = tprs(scores, labels, n)
+        rates = client_auc.tprs(scores, labels, n)
         metrics |= _headline(aucs, rates)
         columns[:, clients] = aucs.auc, aucs.low, aucs.high, rates
         of_clients = [(name, columns[:3, clients], 0.5)]
@@ -279,21 +273,6 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
             for client, (value, low, high) in zip(clients.tolist(), ends.T.tolist(), strict=True):
                 measures.append(Measure(f"client_{client}", metric, value, low, high, chance))
     return Exposure(metrics, dict(zip(COLUMNS, columns, strict=True)), tuple(measures), kept=sums)
-
-
-def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
-    """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass, [c].
-
-    ``scores`` and ``labels`` [c, members + non-members] have the members first. A client's non-members count as if they
-    had the labels of its members. One client's alone would be too few for a threshold. NaN if all non-members together
-    are worth fewer than 100 of equal weight (Kish 1965).
-    """
-    u, w = client_auc.weights(labels, members)
-    outside, weight = scores[:, members:].ravel(), w.ravel()
-    if weight.sum() ** 2 < membership.NONMEMBERS_AT_1_FPR * np.square(weight).sum() or not weight.any():
-        return np.full(len(scores), NAN)
-    refused = membership.refused(outside, weight, 0.01)
-    return np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
 
 
 def _headline(aucs: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:

@@ -12,12 +12,15 @@ were not (out):
     base           l - ln mean e^l                                             Lassila et al. 2025, online
     base_offline   l - a ln mean_out e^l
     bavaria        ln t_in(phi) - ln t_out(phi), a normal-inverse-gamma's predictive (after Brannvall 2026)
+    informia       ln r(x) - mean over examples z of ln r(z)                    Tao and Shokri 2025, only if asked for
 
 Deviations are pooled over examples unless there are 64 references: those of an example itself are too noisy before. The
 offline score of LiRA is the standardized distance itself: the normal distribution's logarithm is the same up to order,
 but has no digits left above 8 deviations, where it ties examples. Nor is it the two-sided density of the published
 code, which takes examples far below for members. Ranked by RMIA, examples of one model are in the order of r(x), which
-is that of BASE; the population z is the examples themselves.
+is that of BASE; the population z is the examples themselves. So are they by InfoRMIA, ln p(x | theta) / p(x) + KL(p(z) ||
+p(z | theta)), whose second term, its mean over z, is the same for all examples of a model: it differs where examples of
+several models are ranked together.
 
 Every replica is the target in turn, attacked by the others without its complement. An example is in exactly half of all
 replicas, so with the complement among the references, the number of those that had it would tell that the target did not.
@@ -166,6 +169,13 @@ def predictive(target: Doubles, side: Moments) -> Doubles:
     return density
 
 
+def informia(target: Doubles, references: References, variance: Variance = "auto") -> Doubles:
+    """Score examples with InfoRMIA (Tao and Shokri 2025): BASE online, less its mean over the examples of the model, [n]."""
+    scores, kind = base(target, references), references.kind
+    means = np.bincount(kind, weights=scores) / np.maximum(np.bincount(kind), 1)
+    return np.asarray(scores - means[kind])
+
+
 def _shares_below(log_ratio: Doubles, kind: Ints) -> Doubles:
     """Return the share of examples z of the same kind with r(x) / r(z) > gamma, from the logs of r, [n]."""
     shares = np.empty_like(log_ratio)
@@ -178,9 +188,10 @@ def _shares_below(log_ratio: Doubles, kind: Ints) -> Doubles:
 METHODS: Mapping[str, Callable[..., Doubles]] = {
     method.__name__: method for method in (loss, lira, lira_offline, rmia, rmia_offline, base, base_offline, bavaria)
 }
+SCORES: Mapping[str, Callable[..., Doubles]] = {**METHODS, "informia": informia}  # with those that must be asked for
 # Replicas that a method needs if each is attacked with the others but its complement: LiRA and BaVarIA estimate a
 # deviation, for which an example needs two references on each side; BASE and RMIA need one.
-FEWEST = dict.fromkeys(METHODS, 4) | {"loss": 2, "lira": 6, "lira_offline": 6, "bavaria": 6}
+FEWEST = dict.fromkeys(SCORES, 4) | {"loss": 2, "lira": 6, "lira_offline": 6, "bavaria": 6}
 
 
 def cross_scores(
@@ -190,15 +201,15 @@ def cross_scores(
     kind: Ints,
     variance: Variance = "auto",
     chosen: Sequence[int] | None = None,
-    without: int = -1,
+    without: int | Sequence[int] = -1,
 ) -> Doubles:
     """Score the examples of the ``chosen`` replicas (None: all) with the others, without its complement: [chosen, n].
 
     ``phi`` [replicas, n] are confidences and ``inside`` [replicas, n] says who was trained on an example; replicas 2i and
-    2i + 1 are complementary. The pair ``without`` is nobody's reference (-1: none). The rest is as in `References`.
+    2i + 1 are complementary. Pairs ``without`` are nobody's references (-1: none). The rest is as in `References`.
     """
     pair, scores = np.arange(len(phi)) // 2, []
     for target in range(len(phi)) if chosen is None else chosen:
-        others = (pair != pair[target]) & (pair != without)
-        scores.append(METHODS[method](phi[target], References(phi[others], inside[others], kind), variance))
+        others = (pair != pair[target]) & ~np.isin(pair, without)
+        scores.append(SCORES[method](phi[target], References(phi[others], inside[others], kind), variance))
     return np.stack(scores)

@@ -38,7 +38,7 @@ from functools import lru_cache
 import numpy as np
 
 from attacks.metrics import disparity
-from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Ints
+from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_1_FPR, Bools, Doubles, Ints
 
 MEASURED = ("balanced_accuracy", "auc")  # of attackers
 DRAWS = 4000  # simulated federations
@@ -106,6 +106,23 @@ def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
     of_other = np.where(shared, inside / total / np.maximum(outside, 1), 0.0)
     rows = np.arange(len(labels))[:, None]
     return of_member[rows, labels[:, :members]], of_other[rows, labels[:, members:]]
+
+
+def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
+    """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass, [c].
+
+    ``scores`` and ``labels`` [c, members + non-members] have the members first. A client's non-members count as if they
+    had the labels of its members. One client's alone would be too few for a threshold. NaN if all non-members together
+    are worth fewer than 100 of equal weight (Kish 1965).
+    """
+    u, w = weights(labels, members)
+    outside, weight = scores[:, members:].ravel(), w.ravel()
+    if weight.sum() ** 2 < NONMEMBERS_AT_1_FPR * np.square(weight).sum() or not weight.any():
+        return np.full(len(scores), NAN)
+    order = np.argsort(-outside, kind="stable")
+    passed = np.cumsum(weight[order]) / weight.sum()
+    refused = outside[order][np.argmax(passed > 0.01)]  # the first non-member too many
+    return np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
 
 
 def _counts(labels: Ints, kinds: int) -> Ints:

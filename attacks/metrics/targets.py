@@ -6,10 +6,11 @@
     precision         at a prior pi: pi TPR / (pi TPR + (1 - pi) FPR), at the second of these thresholds, with the means
                       of both rates over targets
     interval          mean +- t(P - 1) sqrt(c) s / sqrt(P), s the deviation of the means of P complementary pairs,
-                      c = 2 (P - 1) / (P - 2); for the precision, of its P jackknife pseudo-values
+                      c = k (P - 1) / (P - k), for the precision, of its P jackknife pseudo-values; k = 2, or 1 if
+                      values do not depend on who had what among the references
 
 Targets that are each other's references are not independent: what the examples of two pairs have in common raises or
-lowers the AUC of both. If the examples do not differ by membership, the mean is a U-statistic of order 2 whose variance
+lowers the AUC of both. If the examples do not differ by membership, the mean is a U-statistic of order k whose variance
 is c times what independent pairs would give (Hoeffding 1948). If they do, this matters less, and intervals are up to
 1.5 times too wide, as they are for the loss, which has no references. Share of intervals that held the mean over other
 halves and other noise, simulated with 80 examples, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA
@@ -30,6 +31,7 @@ from attacks.metrics import membership
 from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 
 FEWEST_PAIRS = 3  # below, no interval
+ORDER = 2  # k: a target and one reference at a time
 REHEARSALS = 8  # other targets, at most, on which a target's thresholds are set
 LOW_FPR = 0.01
 PRIORS = {"precision_at_prior_1": 0.01, "precision_at_prior_10": 0.1}
@@ -78,12 +80,12 @@ class Targets:
             chances[name] = over_targets(each)[0] if len(each) > 1 else float(each[0])
         return chances | dict.fromkeys(STRICT, LOW_FPR)
 
-    def estimates(self) -> dict[str, Estimate]:
+    def estimates(self, order: int = ORDER) -> dict[str, Estimate]:
         """Return the mean of every measure over targets, and the precision at each of `PRIORS`, with intervals."""
         values = self.measures()
         tpr, fpr = (values[name] for name in STRICT)
-        precise = {name: precision_over_targets(tpr, fpr, prior) for name, prior in PRIORS.items()}
-        return {name: over_targets(by_target) for name, by_target in values.items()} | precise
+        precise = {name: precision_over_targets(tpr, fpr, prior, order) for name, prior in PRIORS.items()}
+        return {name: over_targets(by_target, order) for name, by_target in values.items()} | precise
 
 
 def aucs(scores: Doubles, member: Bools) -> Doubles:
@@ -112,16 +114,17 @@ def precision(tpr: float, fpr: float, prior: float) -> float:
     return hits / (hits + false) if hits + false > 0 else NAN
 
 
-def over_targets(values: Doubles) -> Estimate:
+def over_targets(values: Doubles, order: int = ORDER) -> Estimate:
     """Return the mean of values [targets] and its 95 % interval, which is NaN with fewer than three pairs.
 
-    The targets come pair after pair; a pair with a NaN does not count.
+    The targets come pair after pair; a pair with a NaN does not count. The ``order`` is k, the number of pairs that a value
+    depends on at a time, its own being one.
     """
     pairs = _pairs(values)
-    return _interval(float(pairs.mean()), pairs) if len(pairs) else (NAN, NAN, NAN)
+    return _interval(float(pairs.mean()), pairs, order) if len(pairs) else (NAN, NAN, NAN)
 
 
-def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float) -> Estimate:
+def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float, order: int = ORDER) -> Estimate:
     """Return the precision at the mean rates of targets, [targets] each, and its 95 % interval; see `over_targets`."""
     rates = np.stack([_pairs(tpr), _pairs(fpr)])  # [2, pairs]
     count = rates.shape[1]
@@ -132,7 +135,7 @@ def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float) -> Estimate
         return value, NAN, NAN
     without = (rates.sum(axis=1, keepdims=True) - rates) / (count - 1)
     left = np.array([precision(tp, fp, prior) for tp, fp in without.T.tolist()])
-    return _interval(value, count * value - (count - 1) * left)
+    return _interval(value, count * value - (count - 1) * left, order)
 
 
 def _pairs(values: Doubles) -> Doubles:
@@ -141,13 +144,13 @@ def _pairs(values: Doubles) -> Doubles:
     return np.asarray(pairs[~np.isnan(pairs)])
 
 
-def _interval(value: float, pairs: Doubles) -> Estimate:
+def _interval(value: float, pairs: Doubles, order: int) -> Estimate:
     from scipy.special import stdtrit
 
     count = len(pairs)
     if count < FEWEST_PAIRS or np.isnan(pairs).any():
         return value, NAN, NAN
-    spread = float(pairs.std(ddof=1)) * sqrt(2 * (count - 1) / ((count - 2) * count))
+    spread = float(pairs.std(ddof=1)) * sqrt(order * (count - 1) / ((count - order) * count))
     reach = float(stdtrit(count - 1, 0.975)) * spread
     return value, max(0.0, value - reach), min(1.0, value + reach)
 
@@ -173,8 +176,7 @@ def decide(
     count = len(member) // 2
     for target in range(len(scores)):
         pair = -1 if pairs is None else int(pairs[target])
-        others = [(pair + 1 + k) % count for k in range(count - (pair >= 0))][: REHEARSALS // 2]
-        replicas = tuple(2 * other + side for other in others for side in (0, 1)) or (2 * pair + 1 - target % 2,)
+        replicas = rehearsals(pair, count) or (2 * pair + 1 - target % 2,)
         rehearsed = rehearse(pair, replicas)
         for number in np.unique(kind):
             alike = kind == number
@@ -183,6 +185,12 @@ def decide(
                 shifted[target, alike] = scores[target, alike] - membership.best_threshold(signals, inside)
                 strict[target, alike] = thinned[target, alike] > passed_by(signals[~inside], LOW_FPR)
     return shifted, strict
+
+
+def rehearsals(pair: int, pairs: int) -> tuple[int, ...]:
+    """Return the replicas, of so many pairs, on which thresholds are set for a target of ``pair`` (-1: of none)."""
+    others = [(pair + 1 + k) % pairs for k in range(pairs - (pair >= 0))][: REHEARSALS // 2]
+    return tuple(2 * other + side for other in others for side in (0, 1))
 
 
 def passed_by(nonmembers: Doubles, share: float) -> float:

@@ -14,7 +14,7 @@ from scipy import stats
 
 from attacks import _queries, fedmia
 from attacks.fedmia import Config, data_problems, observe
-from attacks.metrics import membership
+from attacks.metrics import client_auc, membership
 from attacks.metrics.out_worlds import others, standing
 from datasets.federation import Examples
 from orchestrator.config.errors import ConfigError
@@ -191,12 +191,12 @@ def test_what_cannot_be_combined_and_too_few_nonmembers_are_refused(noise, field
 def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_passes():
     rng = np.random.default_rng(3)
     scores, labels = rng.normal(size=(20, 300)), rng.integers(0, 4, (20, 300))
-    found = [fedmia.tprs(rng.normal(size=(20, 300)), labels, 100) for _ in range(200)]
+    found = [client_auc.tprs(rng.normal(size=(20, 300)), labels, 100) for _ in range(200)]
     assert np.mean(found) == pytest.approx(0.01, abs=4 * np.std(found) / 4000**0.5 + 0.0005)
     same = np.zeros((20, 300), int)
     limit = np.sort(scores[:, 100:].ravel())[::-1][40]  # 1 % of 4000
-    np.testing.assert_allclose(fedmia.tprs(scores, same, 100), (scores[:, :100] > limit).mean(axis=1))
-    assert np.isnan(fedmia.tprs(scores[:1, :150], same[:1, :150], 100)).all()
+    np.testing.assert_allclose(client_auc.tprs(scores, same, 100), (scores[:, :100] > limit).mean(axis=1))
+    assert np.isnan(client_auc.tprs(scores[:1, :150], same[:1, :150], 100)).all()
 
 
 def slow(values, records, worlds, kind):
