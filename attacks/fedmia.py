@@ -173,21 +173,7 @@ def problems(config: Config, run: Run) -> Problems:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
-    if data.sizes.min() < 1:
-        return [("targets", f"fedmia asks about training examples of every client, and one of {data.name} has none")]
-    others = config.nonmembers == "other_client"
-    most = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
-    if (count := most if others else _queries.outsiders(config, data)) < FEWEST_NONMEMBERS:
-        remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
-        sentence = f"fedmia compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has"
-        return [("nonmembers", f"{sentence} {count} for one of them; {remedy}")]
-    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _queries.of_nobody(config, data)
-    if config.center == "label" and left < FEWEST_NONMEMBERS:
-        sentence = (
-            f"fedmia centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has"
-        )
-        return [("center", f"{sentence} {left}; raise data.shadow_size, or set center: none")]
-    return []
+    return _queries.problems("fedmia", config, data)
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
