@@ -48,7 +48,6 @@ from attacks.metrics.out_worlds import World
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Examples, Federation, Ints, joined
-from datasets.roles import NOBODY
 
 Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"]
 

@@ -30,6 +30,7 @@ here it is any training example.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -58,52 +59,31 @@ PAPERS = {"PROLIN": "https://arxiv.org/abs/2303.03908"}
 EQUAL = 1e-8  # of the largest part: so far apart, parts are equal up to rounding
 PLACE = 15  # of the stream that draws among equals
 
-OF_ONE_RUN = "95 % interval over one run's examples"
+
+def _of_clients(name: str, title: str) -> PerClient:
+    """The figure of a metric's values for single clients."""
+    return PerClient(title, name, f"{name}_low", f"{name}_high", "95 % interval over one run's examples")
+
+
 METRICS = (
     Metric(
-        "sum_auc",
-        MEMBERSHIP,
-        "AUC of membership from sums",
-        "lower",
-        live=2,
-        table=Column(2, "sums\nAUC"),
-        chance=0.5,
+        "sum_auc", MEMBERSHIP, "AUC of membership from sums", "lower",
+        live=2, table=Column(2, "sums\nAUC"), chance=0.5, ends=True,
         risk=Risk("Who sees sums of updates alone tells the clients' training examples from others with AUC", 25),
-        clients=PerClient(
-            "Membership from sums of updates, AUC", low="sum_auc_low", high="sum_auc_high", interval=OF_ONE_RUN
-        ),
-        ends=True,
+        clients=_of_clients("sum_auc", "Membership from sums of updates, AUC"),
     ),
     Metric(
-        "sum_part_auc",
-        SOURCE,
-        "AUC of a client's part in sums",
-        "lower",
-        table=Column(4, "part in\nsums"),
-        chance=0.5,
-        clients=PerClient(
-            "Whose example it is, from sums, AUC", low="sum_part_auc_low", high="sum_part_auc_high", interval=OF_ONE_RUN
-        ),
-        ends=True,
+        "sum_part_auc", SOURCE, "AUC of a client's part in sums", "lower",
+        table=Column(4, "part in\nsums"), chance=0.5, ends=True,
+        clients=_of_clients("sum_part_auc", "Whose example it is, from sums of updates, AUC"),
     ),
     Metric(
-        "sum_source",
-        SOURCE,
-        "accuracy of the source from sums",
-        "lower",
-        live=3,
-        table=Column(3, "source by\nsums"),
-        chance="sum_source_chance",
+        "sum_source", SOURCE, "accuracy of the source from sums", "lower",
+        live=3, table=Column(3, "source by\nsums"), chance="sum_source_chance", ends=True,
         risk=Risk("Who sees sums of updates alone traces training examples to their owner with accuracy", 45),
-        clients=PerClient(
-            "Source of each client's examples from sums, accuracy",
-            low="sum_source_low",
-            high="sum_source_high",
-            interval="95 % binomial interval of one run's targets",
-        ),
-        ends=True,
+        clients=_of_clients("sum_source", "Source of each client's examples from sums of updates, accuracy"),
     ),
-)
+)  # fmt: skip
 
 
 class Config(SlotConfig):
@@ -151,13 +131,10 @@ def observe(config: Config, seen: SeenSum) -> Doubles:
         raise DataError(sentence)
     queries = queries_of(config, seen.data, seen.stream)
     examples = joined([seen.data.train[queries.members.ravel()], queries.outside, queries.references])
-    direction = -len(seen.sum.clients) * seen.sum.mean
     seen.network.load(seen.sum.sent)
-    if config.signal == "cosine":
-        values = cosines(seen.network, examples.x, examples.y, direction)
-    else:
-        values = seen.network.derivatives(examples.x, examples.y, direction).astype(np.float64)
-    values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    compare = partial(cosines, seen.network) if config.signal == "cosine" else seen.network.derivatives
+    values = compare(examples.x, examples.y, -len(seen.sum.clients) * seen.sum.mean)
+    values = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return out_worlds.centered(values[None], queries.labels, queries.transforms, queries.reference_labels)[0]
 
 

@@ -167,7 +167,9 @@ class Network:
                 logits = functional_call(self.module, self.layout.views(params), (few,))
                 return -log_softmax(logits, -1, dtype=torch.float32).gather(-1, labels[:, None])[:, 0]
 
-            result: torch.Tensor = jvp(losses, (self.params,), (along,))[1]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # what torch loads for it warns of torch itself
+                result: torch.Tensor = jvp(losses, (self.params,), (along,))[1]
             return result
 
         inputs, labels = self.inputs(x), as_tensor(y).to(self.device)
