@@ -209,13 +209,23 @@ def comparison_problems(name: str, config: Any, data: Federation) -> Problems:
     """List why an attack of this name has no members or too few non-members on ``data``: (field, sentence) pairs."""
     if data.sizes.min() < 1:
         return [("targets", f"{name} asks about training examples of every client, and one of {data.name} has none")]
-    others = config.nonmembers == "other_client"
+    others, offered = config.nonmembers == "other_client", "nonmembers" in type(config).model_fields
     most = min(config.compared, (data.clients - 1) * int(min(config.targets, data.sizes.min())))
     if (count := most if others else outsiders(config, data)) < FEWEST_NONMEMBERS:
-        remedy = "raise targets" if others else "hold more out, or set nonmembers: other_client"
+        remedy = "raise targets" if others else "hold more out" + ", or set nonmembers: other_client" * offered
         sentence = f"{name} compares every client with {FEWEST_NONMEMBERS} non-members or more, and {data.name} has"
-        return [("nonmembers", f"{sentence} {count} for one of them; {remedy}")]
+        return [("nonmembers" if offered or others else "compared", f"{sentence} {count} for one of them; {remedy}")]
     return []
+
+
+def problems(name: str, config: Any, data: Federation) -> Problems:
+    """List `comparison_problems`, and why labels cannot be centered: (field, sentence) pairs."""
+    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - of_nobody(config, data)
+    conflicts = comparison_problems(name, config, data)
+    if not conflicts and config.center == "label" and left < FEWEST_NONMEMBERS:
+        sentence = f"{name} centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and"
+        return [("center", f"{sentence} {data.name} has {left}; raise data.shadow_size, or set center: none")]
+    return conflicts
 
 
 def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
@@ -231,7 +241,7 @@ def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
         return transformed(data, stored, client, stream("attack_targets", client, 7))
 
     if config.nonmembers == "other_client":
-        outside, numbers = data.train[:0], _of_others(config, members, stream)
+        outside, numbers = data.train[:0], of_others(config, members, stream)
         examples = numbers
     elif (
         plain and not own_held_out.any()
@@ -267,7 +277,7 @@ def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
     )
 
 
-def _of_others(config: Any, members: Ints, stream: Stream) -> Ints:
+def of_others(config: Any, members: Ints, stream: Stream) -> Ints:
     """Draw numbers of the other clients' members for every client, [clients, m]."""
     clients, n = members.shape
     most = (clients - 1) * n

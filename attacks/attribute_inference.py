@@ -246,7 +246,8 @@ def _best(score: Doubles, imputed: Doubles) -> Ints:
 
 def accuracy(subject: str, metric: str, hit: Bools, chance: float = NAN) -> Measure:
     """Return the share of hits [n] with Wilson's interval."""
-    return Measure(subject, metric, float(hit.mean()), *map(float, wilson(hit.sum(), len(hit))), chance)
+    low, high = wilson(hit.sum(), len(hit))
+    return Measure(subject, metric, float(hit.mean()), float(low), float(high), chance)
 
 
 def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools) -> Measure:

@@ -48,7 +48,6 @@ from attacks.metrics.out_worlds import World
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Examples, Federation, Ints, joined
-from datasets.roles import NOBODY
 
 Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"]
 
@@ -175,15 +174,7 @@ def problems(config: Config, run: Run) -> Problems:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """List why the attack cannot be made on ``data``: (field, sentence) pairs."""
-    if conflicts := _queries.comparison_problems("fedmia", config, data):
-        return conflicts
-    left = len(data.shadow) or int((data.nonmember_owner == NOBODY).sum()) - _queries.of_nobody(config, data)
-    if config.center == "label" and left < FEWEST_NONMEMBERS:
-        sentence = (
-            f"fedmia centers by {FEWEST_NONMEMBERS} examples or more of the server's shadow set, and {data.name} has"
-        )
-        return [("center", f"{sentence} {left}; raise data.shadow_size, or set center: none")]
-    return []
+    return _queries.problems("fedmia", config, data)
 
 
 def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:

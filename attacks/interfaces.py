@@ -1,7 +1,8 @@
-"""The contracts of the five kinds of attacks, their inputs and their results.
+"""The contracts of the six kinds of attacks, their inputs and their results.
 
 * On models: the cluster models as the server sends them out at the start of a round, and after the last one.
 * On updates: the clients' trained models before they are aggregated.
+* On sums: what the server receives of each model's clients together, and who they are.
 * By replicas: whole federations that are trained in addition to the run and compared.
 * By halves: replicas of the run, each trained on a random half of every client's examples.
 * On choices: which of the server's models every client trained, round after round.
@@ -104,11 +105,37 @@ class SeenUpdates:
 
 
 @dataclass(frozen=True, eq=False)
+class Sum:
+    """What c clients sent of a model in a round, added up: all that the server receives under secure aggregation.
+
+    It comes before all that the server does: its noise, its optimizer, its momentum.
+    """
+
+    model: int  # its number
+    sent: Weights  # the model that was sent to the clients
+    mean: Doubles  # [d] weighted mean of their updates, as they clip and noise them
+    clients: Ints  # [c] ids
+    weights: Doubles  # [c] add up to one
+
+
+@dataclass(frozen=True, eq=False)
+class SeenSum:
+    """A sum, with what an attacker needs to look at it."""
+
+    data: Federation
+    network: Network
+    sum: Sum
+    stream: Stream
+    round: int  # 0 the first
+
+
+@dataclass(frozen=True, eq=False)
 class SeenRound:
     """What was observed of all k clients that took part in a round."""
 
     data: Federation
-    observed: Any  # the results of `UpdateAttack.observe`, [k, ...] each, block after block
+    # The results of `UpdateAttack.observe`, [k, ...] each, block after block; of an attack on sums, a list of one for each.
+    observed: Any
     clients: Ints  # [k] ids
     round: int  # 0 the first
     stream: Stream
@@ -116,6 +143,7 @@ class SeenRound:
     # [k] where each client's model is among those ``observed``: the truth, which an attacker under ``shuffled_models`` does
     # not know, and by which its result is measured. None: they are in the order of ``clients``.
     slots: Ints | None = None
+    sums: Sequence[Sum] = ()  # of all models that were trained, for an attack on sums
 
     def shuffled(self) -> SeenRound:
         """Return the round with the observations in the hidden order of its shuffler, the same for all attacks."""
@@ -293,7 +321,7 @@ class Exposure:
     clients: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     measures: tuple[Measure, ...] = ()  # for the researcher; subjects are clients, such as "client_3"
     scores: Scores = field(default_factory=Scores)  # each with its target
-    # What an attack on updates gets back in its next round, by name; saved with the run.
+    # What an attack on updates or sums gets back in its next round, by name; saved with the run.
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
@@ -303,11 +331,11 @@ class Exposure:
 class Attack(AttackContract, ComponentContract, Protocol):
     """What every attack declares.
 
-    If it attacks models or updates, its ``Config`` has a field ``every``, the rounds from one attack to the next.
+    If it attacks models, updates or sums, its ``Config`` has a field ``every``, the rounds from one attack to the next.
     """
 
-    KINDS: tuple[Literal["models", "updates", "replicas", "halves", "choices"], ...]
-    SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, a word of `SIGHTS`; None: see `sees`
+    KINDS: tuple[Literal["models", "updates", "sums", "replicas", "halves", "choices"], ...]
+    SEES: ClassVar[Sight | None] = None  # the least that the attacker must see, as in ``server_sees``; None: see `sees`
     ADVERSARY: ClassVar[str | None] = None  # who the attacker is, as a noun; None: what `adversary` derives
     ASKS: ClassVar[str] = ""  # the question that it answers, short, as "was this example trained on?"
 
@@ -368,6 +396,20 @@ class UpdateAttack(Attack, Protocol):
 
         An attack that ``SEES`` shuffled models gets them in an order that it does not know (`SeenRound.shuffled`).
         """
+
+
+class SumAttack(Attack, Protocol):
+    """An attack on the sums of what clients send, for which it need not see what one of them sends."""
+
+    @staticmethod
+    @abstractmethod
+    def observe(config: Any, seen: SeenSum) -> Any:
+        """Reduce a sum to what the attack needs: an array."""
+
+    @staticmethod
+    @abstractmethod
+    def conclude(config: Any, seen: SeenRound) -> Exposure:
+        """Compute the attack's result from the observations of all sums, and from what it kept of earlier rounds."""
 
 
 class ReplicaAttack(Attack, Protocol):
@@ -447,7 +489,8 @@ class ChoiceAttack(Attack, Protocol):
 def sees(attack: Any) -> Sight:
     """Return the least that the attacker has to see: the attack's ``SEES``, else what its ``KINDS`` look at."""
     declared: Sight | None = getattr(attack, "SEES", None)
-    derived: Sight = "updates" if "updates" in attack.KINDS else "choices" if "choices" in attack.KINDS else "models"
+    kinds: dict[str, Sight] = {"updates": "updates", "choices": "choices", "sums": "sum"}
+    derived: Sight = next((sight for kind, sight in kinds.items() if kind in attack.KINDS), "models")
     return declared or derived
 
 

@@ -138,7 +138,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     u, w = client_auc.weights(queries.labels[asked][place], n)
     if np.isnan(scores).any() or not u.any():
         return empty
-    inside, outside = place[:, :n], np.bincount(place[:, n:].ravel(), w.ravel(), len(asked))
+    inside, outside = place[:, :n], np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64)
     right = source[inside] == np.arange(len(clients))[:, None]
     sides = Sides(scores[inside], right, u, scores[outside > 0], outside[outside > 0])
     false = expected_fpr(config.fpr, sides.w)

@@ -24,6 +24,7 @@ FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 KIND = {
     "ModelAttack": "models",
     "UpdateAttack": "updates",
+    "SumAttack": "sums",
     "ReplicaAttack": "replicas",
     "HalvesAttack": "halves",
     "ChoiceAttack": "choices",

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.functional import log_softmax
 
 from algorithms.core import dropout, own_values
 from algorithms.core.gradients import mean_cross_entropy
@@ -150,6 +151,38 @@ class Network:
             self.grads.zero_()
             mean_cross_entropy(self.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
             yield self.grads[None]
+
+    def derivatives(self, x: Floats, y: np.ndarray, direction: NDArray[Any]) -> Floats:
+        """Compute <g, direction> [n], g being the gradients of the examples' own cross-entropies in evaluation mode.
+
+        For a ``direction`` [d] this is the derivative of n losses in one forward pass (forward mode), without gradients.
+        """
+        from torch.func import functional_call, jvp
+
+        self.module.eval()
+        along = as_tensor(np.asarray(direction, np.float32)).to(self.device)
+
+        def slopes(few: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            def losses(params: torch.Tensor) -> torch.Tensor:
+                logits = functional_call(self.module, self.layout.views(params), (few,))
+                return -log_softmax(logits, -1, dtype=torch.float32).gather(-1, labels[:, None])[:, 0]
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # what torch loads for it warns of torch itself
+                result: torch.Tensor = jvp(losses, (self.params,), (along,))[1]
+            return result
+
+        inputs, labels = self.inputs(x), as_tensor(y).to(self.device)
+        if self.own_values and len(labels):
+            try:  # some modules do not let torch differentiate forward
+                slopes(inputs[:1], labels[:1])
+            except Exception:
+                return np.concatenate([(few @ along).cpu().numpy() for few in self.example_gradients(x, y)])
+        size = max(1, min(1000, AT_ONCE // max(1, math.prod(x.shape[1:]))))
+        pieces = (
+            [slopes(*pair) for pair in zip(inputs.split(size), labels.split(size), strict=True)] if len(labels) else []
+        )
+        return torch.cat([*pieces, torch.empty(0, device=self.device)]).cpu().numpy()
 
 
 def as_tensor(array: np.ndarray | torch.Tensor) -> torch.Tensor:

@@ -263,7 +263,7 @@ def _lacks(folder: str, module: ModuleType) -> Iterator[str]:
     try:
         missing = [name.described for name in owed(folder, module) if not hasattr(module, name.name)]
     except (KeyError, TypeError):
-        yield "KINDS must be a tuple of 'models', 'updates', 'replicas', 'halves' and 'choices'"
+        yield "KINDS must be a tuple of 'models', 'updates', 'sums', 'replicas', 'halves' and 'choices'"
         return
     if missing:
         yield f"defines no {', '.join(missing)}, which every component of {room(folder)} must have"

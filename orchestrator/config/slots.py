@@ -12,13 +12,14 @@ from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_
 from pydantic import Field, ValidationInfo, field_validator
 
 from algorithms.interfaces import Run, ServerSees
-from attacks.interfaces import Attack, ChoiceAttack, HalvesAttack, ModelAttack, ReplicaAttack, UpdateAttack
+from attacks.interfaces import Attack, ChoiceAttack, HalvesAttack, ModelAttack, ReplicaAttack, SumAttack, UpdateAttack
 from datasets.components import Component, Config
 from orchestrator.config.errors import Key
 
 ATTACKS = {
     "models": ModelAttack,
     "updates": UpdateAttack,
+    "sums": SumAttack,
     "replicas": ReplicaAttack,
     "halves": HalvesAttack,
     "choices": ChoiceAttack,

@@ -103,7 +103,7 @@ def attack_problems(name: str, trial: Trial) -> Iterator[str]:
     """Yield what is wrong with what an attack measured in a trial of two rounds: when, of what, and in which range."""
     rows = [row for row in trial.rows("attacks").to_pylist() if row["attack"] == name]
     kinds = complete("attacks", name).KINDS
-    due = {1, 2} if {"models", "updates"} & set(kinds) else {2}
+    due = {1, 2} if {"models", "updates", "sums"} & set(kinds) else {2}
     if (rounds := {row["round"] for row in rows}) != due:
         yield f"it has measures after the rounds {sorted(rounds)} and is due after {sorted(due)}"
     targets = {row["target"] for row in rows}

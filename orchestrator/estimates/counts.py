@@ -123,6 +123,8 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
     if "updates" in module.KINDS:
         audits = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors)
         parts["attacks"] += audits * rate("attack", attack.name)
+    if "sums" in module.KINDS:
+        parts["attacks"] += due.times(config.every) * len(clusters(run, data)) * rate("attack", attack.name)
     if "models" in module.KINDS:
         groups, (times, rounds) = clusters(run, data), due.on_models(config.every)
         parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.shadows)

@@ -20,7 +20,7 @@ from algorithms.core.network import Network
 from algorithms.engine import block, server
 from algorithms.engine import round as engine
 from algorithms.interfaces import Run
-from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenUpdates, as_seen
+from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenSum, SeenUpdates, Sum, as_seen
 from datasets.federation import DataError, Examples, Federation
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
@@ -60,7 +60,8 @@ class SmallRuns:
             DataError: the data cannot be partitioned as the run asks.
         """
         clients, config = run.data.config.clients, run.data.config
-        if config.examples_per_client and not of_kind(run, "updates"):  # such an attack needs all clients
+        everybody = of_kind(run, "updates") + of_kind(run, "sums")  # such an attack needs all clients
+        if config.examples_per_client and not everybody:
             most = max(run.training.config.block_size, MOST_EXAMPLES // config.examples_per_client)
             run = replace(run, data=replace(run.data, config=config.model_copy(update={"clients": min(clients, most)})))
         root, load = self.root_of(run), run.data.module.load
@@ -257,7 +258,8 @@ class Small:
     def attack(self, data: Federation, name: str) -> Step:
         """Attack the updates of a round, or a model; the time for a small federation is scaled with its examples."""
         attack = attack_named(self.run, name)
-        make = self._observe if "updates" in attack.module.KINDS else self._audit
+        kinds = attack.module.KINDS
+        make = self._observe if "updates" in kinds else self._add_up if "sums" in kinds else self._audit
         return len(data.train) / len(self.data.train), make(attack, data)
 
     def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
@@ -273,6 +275,17 @@ class Small:
             observed = attack.module.observe(attack.config, updates)
             seen = SeenRound(data, observed, np.arange(data.clients), 0, fixed)
             attack.module.conclude(attack.config, as_seen(attack.module, seen))
+
+        return make
+
+    def _add_up(self, attack: Any, data: Federation) -> Callable[[], Any]:
+        """Return what attacks the sum of a round's updates, whatever these are."""
+        everybody, equal = np.arange(data.clients), np.full(data.clients, 1 / data.clients)
+        one = Sum(0, self.start, self.start.params.astype(np.float64), everybody, equal)
+
+        def make() -> None:
+            observed = [attack.module.observe(attack.config, SeenSum(data, self.network, one, fixed, 0))]
+            attack.module.conclude(attack.config, SeenRound(data, observed, everybody, 0, fixed, sums=[one]))
 
         return make
 

@@ -17,7 +17,7 @@ from algorithms.core.choices import Preferences
 from algorithms.core.messages import BlockResult, Doubles, Ints, Weights
 from algorithms.engine.round import under
 from algorithms.interfaces import Run
-from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound, as_seen
+from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound, Sum, as_seen
 from datasets.components import Component
 from datasets.federation import Federation
 from orchestrator.trial.random_streams import stream
@@ -154,7 +154,9 @@ class FinishedRun:
     start: int
 
 
-def of_kind(run: Run, kind: Literal["models", "updates", "replicas", "halves", "choices"]) -> list[AttackComponent]:
+def of_kind(
+    run: Run, kind: Literal["models", "updates", "sums", "replicas", "halves", "choices"]
+) -> list[AttackComponent]:
     """Return the attacks of ``run`` that are of one kind; those by replicas may need none."""
     return [attack for attack in run.attacks if kind in attack.module.KINDS]
 
@@ -164,7 +166,7 @@ def attack_named(run: Run, name: str) -> AttackComponent:
     return next(attack for attack in run.attacks if attack.name == name)
 
 
-def due(run: Run, kind: Literal["models", "updates"], rounds: int) -> list[AttackComponent]:
+def due(run: Run, kind: Literal["models", "updates", "sums"], rounds: int) -> list[AttackComponent]:
     """Return the attacks of a kind that are made after so many rounds: before the next one, and all after the last."""
     attacks = of_kind(run, kind) if rounds else []
     return [attack for attack in attacks if rounds % attack.config.every == 0 or rounds == run.rounds]
@@ -185,19 +187,38 @@ def conclude_updates(
     attack its name, the rounds that the models were trained for, and the result.
     """
     clients, exposures = np.concatenate([result.clients for result in results]), []
-    fixed = lambda purpose, *place: stream(run.seed, purpose, *place)  # noqa: E731
     for attack in due(run, "updates", round_ + 1):
-        pieces, prefix = [result.observed[attack.name] for result in results], f"{attack.name}."
+        pieces = [result.observed[attack.name] for result in results]
         if isinstance(pieces[0], dict):  # the blocks' arrays [c, ...], or mappings of such arrays
             observed: Any = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
         else:
             observed = np.concatenate(pieces)
-        earlier = under(prefix, attacks)
-        seen = as_seen(attack.module, SeenRound(data, observed, clients, round_, fixed, earlier))
-        exposure = attack.module.conclude(attack.config, seen)
-        attacks |= {prefix + name: array for name, array in exposure.kept.items()}
-        exposures.append((attack.name, round_ + 1, exposure))
+        seen = as_seen(attack.module, SeenRound(data, observed, clients, round_, partial(stream, run.seed)))
+        exposures.append((attack.name, round_ + 1, _concluded(attack, seen, attacks)))
     return exposures
+
+
+def conclude_sums(
+    run: Run, data: Federation, sums: Sequence[Sum], observed: Sequence[Any], round_: int, attacks: dict[str, Any]
+) -> list[tuple[str, int, Exposure]]:
+    """Compute the results of the round's attacks on ``sums``, each of which has a mapping in ``observed``, by attack.
+
+    The rest is as in `conclude_updates`.
+    """
+    clients, exposures = np.concatenate([one.clients for one in sums]), []
+    for attack in due(run, "sums", round_ + 1) if sums else ():
+        of_sums = [by_attack[attack.name] for by_attack in observed]
+        seen = SeenRound(data, of_sums, clients, round_, partial(stream, run.seed), sums=sums)
+        exposures.append((attack.name, round_ + 1, _concluded(attack, seen, attacks)))
+    return exposures
+
+
+def _concluded(attack: AttackComponent, seen: SeenRound, attacks: dict[str, Any]) -> Exposure:
+    """Conclude a round with what the attack kept of earlier ones in ``attacks``, which is brought up to date."""
+    prefix = f"{attack.name}."
+    exposure: Exposure = attack.module.conclude(attack.config, replace(seen, kept=under(prefix, attacks)))
+    attacks |= {prefix + name: array for name, array in exposure.kept.items()}
+    return exposure
 
 
 def follow_choices(run: Run, state: RunState, preferences: Preferences, choose: Callable[[Preferences], Ints]) -> None:

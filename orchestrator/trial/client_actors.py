@@ -15,7 +15,7 @@ import ray
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, Evaluation, Weights
 from algorithms.engine.round import train_block
-from attacks.interfaces import SeenUpdates
+from attacks.interfaces import SeenSum, SeenUpdates, Sum
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Setup, session
 
@@ -72,6 +72,13 @@ class ClientActor:
 
         streams = worker.streams(assigned.round), worker.fixed
         return train_block(run, data, network, models, assigned, streams, observe, worker.sending)
+
+    def attack_sum(self, setup: Setup, received: Sum, round_: int, attacks: tuple[str, ...]) -> dict[str, Any]:
+        """Return what the named attacks on sums observe of what the server received of a model, by attack."""
+        worker = session(setup)
+        seen = SeenSum(worker.data, worker.network, received, worker.fixed, round_)
+        due = [attack for attack in worker.run.attacks if attack.name in attacks]
+        return {attack.name: attack.module.observe(attack.config, seen) for attack in due}
 
     def evaluate(self, setup: Setup, models: list[Weights], block: tuple[int, ...], round_: int) -> Evaluation:
         """Evaluate every model on the block's training examples, as the choice of models in round ``round_`` needs it."""

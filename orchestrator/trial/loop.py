@@ -26,7 +26,7 @@ from algorithms.engine import canary_audit, lone_canaries, server
 from algorithms.engine import round as engine
 from algorithms.engine.canary_audit import Panel
 from algorithms.interfaces import Metrics, Outcome, Run, State
-from attacks.interfaces import Exposure
+from attacks.interfaces import Exposure, Sum
 from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.tables import as_table
@@ -124,13 +124,15 @@ class Rounds:
         clients = engine.Clients(self.blocks, self._train, self.layout)
         sampled, rate = self._stream("participation", round_), self.run.participation_rate
         cohort = server.sample_cohort(self.run.participation, rate, self.data.clients, sampled)
-        results, steps = engine.advance(self.run, clients, state, cohort, noise, visiting, self._fork())
+        sums: list[Sum] = []
+        results, steps = engine.advance(self.run, clients, state, cohort, noise, visiting, self._fork(sums))
         metrics = self._spend(steps, results)
-        # 3. The updates that the server received are attacked, too.
+        # 3. The updates that the server received are attacked, too, and their sums.
         took_part = np.where(np.isin(np.arange(self.data.clients), cohort), state.assignment, -1).astype(np.int16)
         state.history = np.vstack([state.history.reshape(-1, self.data.clients), took_part])
         if results:
             findings.exposures += attack_round.conclude_updates(self.run, self.data, results, round_, state.attacks)
+            findings.exposures += self._attack_sums(sums, round_)
         if round_ >= self.dealt:
             again = lambda preferences: self.choose(round_, view, preferences)[0]  # noqa: E731
             attack_round.follow_choices(self.run, state, self.preferences, again)
@@ -215,8 +217,20 @@ class Rounds:
             return [server.no_noise(run, size) for _ in self.state.models]
         return [server.draw_noise(run, size, self._stream(purpose, round_, j)) for j in range(len(self.state.models))]
 
-    def _fork(self) -> engine.Fork:
-        """Return what lets canaries audit the releases of this round, if they are due, and counts the releases."""
+    def _attack_sums(self, sums: list[Sum], round_: int) -> list[tuple[str, int, Exposure]]:
+        """Make the attacks on sums that are due in round ``round_``."""
+        names = tuple(attack.name for attack in attack_round.due(self.run, "sums", round_ + 1))
+        jobs = [Job("attack_sum", (one, round_, names)) for one in sums if names]
+        observed = self.clients.run(self.setup, jobs)
+        return (
+            attack_round.conclude_sums(self.run, self.data, sums, observed, round_, self.state.attacks) if jobs else []
+        )
+
+    def _fork(self, sums: list[Sum]) -> engine.Fork:
+        """Return what lets canaries audit the releases of this round, if they are due, and counts the releases.
+
+        What the server received for each model is added to ``sums``, unless nobody sent anything.
+        """
         state, noise = self.state, self._noise("canaries") if self.audit.due(self.state.round) else None
 
         def fork(j: int, received: ClientUpdates) -> None:
@@ -224,6 +238,8 @@ class Rounds:
                 before = canary_audit.Round(state.servers[j], state.models[j], received, self.data.sizes)
                 state.canaries = self.audit.observe(state, j, before, noise[j])
             state.canaries = canary_audit.released(state.canaries, j)
+            if len(received.clients):
+                sums.append(Sum(j, state.models[j], received.mean, received.clients, received.weights))
 
         return fork
 

@@ -43,7 +43,7 @@ class RunState(RoundState):
         names: name of each model ("majority", "minority", ...).
         start: the number of the initialization.
         outer: what the caller of the rounds must remember, as JSON values (see `orchestrator.trial.restarts`).
-        attacks: what attacks on updates keep from round to round, by ``<attack>.<array>``.
+        attacks: what attacks on updates, sums and choices keep from round to round, by ``<attack>.<array>``.
         canaries: the scores of the canaries that audit the release, by name; empty without an audit.
         own_risks: [clients, clusters] risk that each client's own attack last found for every model; empty: none attacks.
         spent: the privacy budget that each round and model spent.

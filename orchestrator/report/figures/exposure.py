@@ -74,7 +74,8 @@ def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
     """
     values = []
     for trial in cell.finished:
-        chance = drawing.chances([trial], risk.name) if isinstance(risk.chance, str) else [risk.chance]
-        if trial.get(risk.name) is not None and chance:
-            values.append((repeat(trial), (float(trial[risk.name]) - chance[0]) / (1 - chance[0])))
+        name = risk.chance if isinstance(risk.chance, str) else ""
+        value, chance = trial.get(risk.name), trial.get(name) if name else risk.chance
+        if value is not None and chance is not None:
+            values.append((repeat(trial), (float(value) - float(chance)) / (1 - float(chance))))
     return replace(estimate(independent(values)), highest=1.0)

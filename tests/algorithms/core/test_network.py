@@ -12,6 +12,9 @@ from torch import nn
 from algorithms.core.messages import Weights
 from algorithms.core.network import Network
 from algorithms.models import mnist_cnn, vgg
+from datasets.components import Component, components
+from orchestrator.conformance.behavior import SHAPES
+from orchestrator.conformance.example_runs import module_of
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -162,3 +165,22 @@ def test_normalization_starts_as_the_identity_whatever_was_there_before(network)
     state = network.module.state_dict()
     assert (state["1.weight"] == 1).all() and (state["1.bias"] == 0).all()
     assert (state["1.running_mean"] == 0).all() and (state["1.running_var"] == 1).all()
+
+
+@pytest.mark.parametrize("name", sorted({*components("algorithms.models")} - {"imported"}))
+def test_derivatives_along_a_direction_are_products_with_gradients(name):
+    """Of every model, in evaluation mode."""
+    module, rng = module_of("model", name), np.random.default_rng(0)
+    shape = next(shape for shape in SHAPES if not module.shape_problem(module.Config(), shape))
+    network = Network(Component(name, module.Config(), "algorithms.models"), shape, 7)
+    network.load(before := network.initial(rng))
+    x, y, direction = (
+        rng.random((3, *shape), dtype=np.float32),
+        np.array([0, 6, 2]),
+        rng.normal(size=network.layout.size),
+    )
+    gradients = np.concatenate([few.double().cpu().numpy() for few in network.example_gradients(x, y)])
+    close = 1e-3 * np.linalg.norm(gradients, axis=1).max()
+    np.testing.assert_allclose(network.derivatives(x, y, direction), gradients @ direction, rtol=1e-3, atol=close)
+    np.testing.assert_array_equal(network.weights().buffers, before.buffers)
+    assert network.derivatives(x[:0], y[:0], direction).shape == (0,)

@@ -88,12 +88,18 @@ def test_gradients_of_single_examples_are_those_of_autograd(name):
         x = network.inputs(images(4))[i : i + 1]
         mean_cross_entropy(network.module(x), torch.tensor([i])).backward()
         torch.testing.assert_close(found[i], network.grads, rtol=1e-3, atol=1e-5)
+    along = np.random.default_rng(1).normal(size=network.layout.size).astype(np.float32)
+    slopes = torch.from_numpy(network.derivatives(images(4), y, along))
+    torch.testing.assert_close(slopes, found @ torch.from_numpy(along), rtol=1e-3, atol=1e-3)
 
 
 def test_gradients_of_examples_are_taken_one_by_one_where_vmap_cannot():
     network = network_of("Wrapped", kind="branches", classes=CLASSES)
     network.load(network.initial(np.random.default_rng(0)))
     assert [len(some) for some in network.example_gradients(images(3), np.arange(3))] == [1, 1, 1]
+    rows = torch.cat([some.clone() for some in network.example_gradients(images(3), np.arange(3))])
+    found = network.derivatives(images(3), np.arange(3), np.ones(network.layout.size))
+    np.testing.assert_allclose(found, rows.sum(dim=1), rtol=1e-4, atol=1e-4)
 
 
 def test_constant_buffers_and_frozen_layers_are_the_same_everywhere_and_are_not_sent():
