@@ -16,8 +16,8 @@ who can train models on x has the true m_in, and LiRA. Replicas stand for what a
 train. Difference from its paper: proxies are of a class, or all, but not the nearest by CLIP.
 
 Share of intervals over targets that held the mean over other halves and other noise, simulated with 80 examples and 16
-replicas, at chance and at an AUC of 0.7 and 0.9 of the stack: InfoRMIA 0.94 to 0.98; stacking and the strongest 0.97 at
-chance, else 0.98 to 1; PMIA 0.98 at chance, else 0.99 to 1.
+replicas, at chance and at an AUC of 0.7 and 0.9 of the stack: InfoRMIA 0.94 to 0.97; the strongest 0.96 at chance, else
+0.98 to 0.99; stacking and PMIA 0.985 at chance, else 0.99 to 1.
 """
 
 from __future__ import annotations

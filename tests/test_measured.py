@@ -278,6 +278,17 @@ def test_audits() -> Iterator[str]:
     yield from (f"{table[library]['lira']['epsilon_one_run']:.4f}" for library in ("fedpriv", "jax_privacy"))
 
 
+FURTHER = ("calibrated_auc", "calibrated_informia_auc", "calibrated_stacking_auc", "calibrated_strongest_auc",
+           "calibrated_pmia_auc", "slope_auc", "slope_mean_auc", "slope_model_auc", "slope_model_mean_auc")  # fmt: skip
+
+
+@stated("docs/auditing.md")
+def test_scores_that_cost_no_training() -> Iterator[str]:
+    trials = measured("audit_quickstart")
+    for name, row in (("none", "audit_quickstart"), ("global_dp", "the same, global-DP")):
+        yield f"| {row} | {' | '.join(shown(trials[trials['privacy.name'] == name][one]) for one in FURTHER)} |"
+
+
 @stated("sweeps/audit_quickstart.yaml")
 def test_the_audit_quickstart() -> Iterator[str]:
     trials = measured("audit_quickstart")
