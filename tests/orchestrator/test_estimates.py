@@ -98,7 +98,8 @@ def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part():
 def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     plain = parts(a_run(rounds=3))
     assert parts(a_run(rounds=3, attacks=[{"name": "sia", "targets": 5}]))["attacks"] == 3 * 5
-    assert parts(a_run(rounds=3, clustering="ifca", attacks=["sum_mia"]))["attacks"] == 3 * 2 * 5
+    several = {"name": "ifca", "clusters": 2, "restarts": 1}
+    assert parts(a_run(rounds=3, clustering=several, attacks=["sum_mia"]))["attacks"] == 3 * 2 * 5
     attack = {"name": "shadow_mia", "every": 5, "shadows": 3}
     of_models, size = parts(a_run(rounds=3, attacks=[attack])), 8 * 12
     # Each of the three is trained like the run itself, and asked about as many others, too.
