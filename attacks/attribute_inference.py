@@ -4,7 +4,7 @@ The attacker knows a row but for one column, and the row's label y. With every v
 
     p_i        softmax of the model at the row with s_i        q_i = argmax p_i     c_i = max p_i
     csmia      one q_i = y: that i; several: the largest c_i among them; none: the smallest c_i of all
-    yeom       argmax_i prior(s_i) 1[-ln p_i(y) < mean training loss]
+    yeom       argmax_i prior(s_i) 1[-ln p_i(y) < mean training loss]; none: the largest prior
     bb         argmax_i p_i(y)
     bb_ip      argmax_i p_i(y) imp(s_i | rest, y)
     imputation argmax_i imp(s_i | rest, y), no model is asked: a random forest fitted on held-back rows of the server's
@@ -22,8 +22,7 @@ of either kind is added (Bonett and Price 2012); of the MCC by a bootstrap of me
 Sources: csmia, Mehnaz et al. (2022); yeom, Yeom et al. (2018), adversary 4; bb, bb_ip and the comparison with imputation,
 Jayaraman and Evans (2022).
 
-Differences from the papers: priors and the forest never see the attacked rows; the forest knows y, as the attacks do; yeom
-decides by imputation where no value passes.
+Differences from the papers: priors and the forest never see the attacked rows; the forest knows y, as the attacks do.
 """
 
 from __future__ import annotations
@@ -226,10 +225,11 @@ def guesses(
     predicted = answered.argmax(axis=1)
     confidence = membership.confidences(answered, predicted).reshape(n, m)
     loss, right = membership.losses(answered, labels).reshape(n, m), (predicted == labels).reshape(n, m)
+    passed = loss < mean_loss
     by_case = np.where(right.any(axis=1, keepdims=True), np.where(right, confidence, -np.inf), -confidence)
     scores = {
         "csmia": by_case,
-        "yeom": prior * (loss < mean_loss),
+        "yeom": np.where(passed.any(axis=1, keepdims=True), prior * passed, prior),
         "bb": -loss,
         "bb_ip": np.log(imputed) - loss,
         "imputation": imputed,
@@ -246,8 +246,8 @@ def _best(score: Doubles, imputed: Doubles) -> Ints:
 
 def accuracy(subject: str, metric: str, hit: Bools, chance: float = NAN) -> Measure:
     """Return the share of hits [n] with Wilson's interval."""
-    low, high = wilson(hit.sum(), len(hit))
-    return Measure(subject, metric, float(hit.mean()), float(low), float(high), chance)
+    low, high = map(float, wilson(hit.sum(), len(hit)))
+    return Measure(subject, metric, float(hit.mean()), low, high, chance)
 
 
 def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools) -> Measure:

@@ -1,8 +1,10 @@
 """Membership, then source inference: which examples did anybody train on, and whose are those?
 
-    flag     s(x) = max_k M_k(x) over the clients k of a round, M FedMIA's standing or -CE(theta_k; x, y)
+    phi_k(x) = -ln(exp(CE(theta_k; x, y)) - 1), the confidence of client k's model in a round
+    flag     s(x) = max_k mean_t M_k(x) over the rounds t that k took part in, M FedMIA's standing of phi or phi itself
              x is flagged if s(x) is above the threshold that a share a of the non-members passes
-    trace    argmin_k CE(theta_k; x, y), source inference, of what is flagged; a flagged non-member has no source
+    trace    argmax_k mean_t (phi_k(x) - mean_j phi_j(x)) of what is flagged: in one round the model with the lowest loss, as in
+             source inference; a flagged non-member has no source
 
     TPR          share of the members that are flagged                             by chance a' = (floor(a m) + 1) / (m + 1)
     SIA|flagged  share of the flagged members that are traced to their owner       1 / clients
@@ -13,15 +15,15 @@
 
 a' is the expected false positive rate of a threshold that was found on m non-members; of weighted ones m is how many
 equal ones they are worth (Kish 1965). Members and non-members are FedMIA's, and non-members count as if they had the
-members' labels (`metrics.client_auc`). The owner of an example is not known to the attacker, so that s is the largest
-over all clients, and not the owner's.
+members' labels (`metrics.client_auc`).
 
 95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of members and
 non-members (Korn and Graubard 1998), the threshold being found anew in every resample. The models are taken as they are.
 
 Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes membership for known.
 
-Differences from the papers: FedMIA's scores are those of one round, since rounds are attacked one by one.
+Differences from the papers: the owner is sought and not given, so that an example has one score, the largest of all clients;
+source inference averages over rounds.
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, name
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import fedmia
 from attacks._queries import Queries, outsiders, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, means_over_rounds
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
 from attacks.metrics import client_auc, membership, out_worlds
 from attacks.metrics.disparity import wilson
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools
 from attacks.sia import guesses
 from datasets.components import Config as SlotConfig
-from datasets.federation import Federation, Ints
+from datasets.federation import Federation
 
 KINDS = ("updates",)
 SEES: Literal["updates"] = "updates"
@@ -122,19 +124,25 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[np.generic]]
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
-    """Attack one round: the members of the clients that took part, among whom they are also traced.
+    """Add the round to earlier ones, and attack the members of all clients that took part, among whom they are also traced.
 
     A round with fewer than three clients does not count, and nothing is measured if members and non-members have no label in
     common, or a score is NaN.
     """
-    queries, clients = queries_of(fedmia_fields(config), seen.data, seen.stream), seen.clients
-    traced = np.full(seen.data.clients, NAN)
-    empty = Exposure(dict.fromkeys(names_of(METRICS), NAN), {"two_stage_traced": traced})
-    if len(clients) < fedmia.FEWEST_CLIENTS:
+    queries, sums = queries_of(fedmia_fields(config), seen.data, seen.stream), dict(seen.kept)
+    shape = seen.data.clients, len(queries.labels)
+    sums = sums or {"rounds": np.zeros((shape[0], 1)), "flag": np.zeros(shape), "trace": np.zeros(shape)}
+    if len(seen.clients) >= fedmia.FEWEST_CLIENTS:
+        sums = {name: array.copy() for name, array in sums.items()}
+        for name, values in {"rounds": 1.0, **stages(config, seen.observed, queries)}.items():
+            sums[name][seen.clients] += values
+    traced, (clients, _) = np.full(seen.data.clients, NAN), np.nonzero(sums["rounds"])
+    empty = Exposure(dict.fromkeys(names_of(METRICS), NAN), {"two_stage_traced": traced}, kept=sums)
+    if not len(clients):
         return empty
     n, (asked, place) = queries.members.shape[1], np.unique(queries.numbers[clients], return_inverse=True)
-    place = place.reshape(len(clients), -1)
-    scores, source = stages(config, seen.observed, queries, asked)
+    flag, trace = (sums[name][clients][:, asked] / sums["rounds"][clients] for name in ("flag", "trace"))
+    place, scores, source = place.reshape(len(clients), -1), flag.max(axis=0), guesses(-trace[:, None])[0]
     u, w = client_auc.weights(queries.labels[asked][place], n)
     if np.isnan(scores).any() or not u.any():
         return empty
@@ -154,7 +162,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     for client in clients.tolist():
         low, high = (float(end[client]) for end in bounds)
         rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, null["traced"]))
-    return Exposure(named, {"two_stage_traced": traced}, tuple(rows))
+    return Exposure(named, {"two_stage_traced": traced}, tuple(rows), kept=sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,19 +180,20 @@ class Sides:
         return membership.refused(self.others, self.w, fpr)
 
 
-def stages(config: Config, observed: dict[str, Any], queries: Queries, asked: Ints) -> tuple[Doubles, Ints]:
-    """Return what the examples numbered ``asked`` [r] are flagged by, and the client that each is traced to, [r] each.
+def stages(config: Config, observed: dict[str, Any], queries: Queries) -> dict[str, Doubles]:
+    """Return what R examples are flagged and traced by in one round, for each of c clients, ``flag`` and ``trace`` [c, R].
 
-    ``observed`` is what `observe` returns, of all the clients that took part; a traced client is a position among them.
+    ``observed`` is what `observe` returns, of all of them.
     """
     values = observed["confidences"].astype(np.float64)
-    source = guesses(-values[:, None, asked])[0]
+    confidences = values[:, : len(queries.labels)]
+    trace = confidences - confidences.mean(axis=0)
     if config.score == "loss":
-        return values[:, asked].max(axis=0), source
-    values = out_worlds.centered(values, queries.labels, queries.transforms, queries.reference_labels)[:, asked]
-    everything = np.tile(np.arange(len(asked)), (len(values), 1))
+        return {"flag": confidences, "trace": trace}
+    values = out_worlds.centered(values, queries.labels, queries.transforms, queries.reference_labels)
+    everything = np.tile(np.arange(values.shape[1]), (len(values), 1))
     worlds = out_worlds.others(values, everything, observed["assignment"])
-    return out_worlds.standing(values, worlds, "student").max(axis=0), source
+    return {"flag": out_worlds.standing(values, worlds, "student"), "trace": trace}
 
 
 def rates(fpr: float, false: float, sides: Sides) -> dict[str, float]:
@@ -234,5 +243,5 @@ def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) 
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the mean of every metric over the attacked rounds in which it is defined; None if there are none."""
-    return means_over_rounds(outcome, names_of(METRICS))
+    """Return every metric as it was after the last attacked round, which has all earlier ones in it."""
+    return {name: next(reversed(defined(outcome, name)), None) for name in names_of(METRICS)}

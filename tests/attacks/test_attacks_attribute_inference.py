@@ -109,8 +109,8 @@ def test_each_attack_by_hand():
     assert answers["bb"].tolist() == [0, 1, 1, 1]
     # 0.09 < 0.54 / 0.09 > 0.04 / 0.27 > 0.08 / 0.1 < 0.4
     assert answers["bb_ip"].tolist() == [1, 0, 0, 1]
-    # Below the mean loss: both, so the prior / none, so imputation / the second / none, so imputation.
-    assert answers["yeom"].tolist() == [0, 0, 1, 1]
+    # Below the mean loss: both, so the prior / none, so the prior / the second / none, so the prior.
+    assert answers["yeom"].tolist() == [0, 0, 1, 0]
     assert answers["imputation"].tolist() == [1, 0, 0, 1]
 
 

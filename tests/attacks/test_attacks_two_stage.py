@@ -24,9 +24,9 @@ from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized
 CONFIG = Config(compared=NONMEMBERS)
 
 
-def found_of(config, data, observed, seed=0):
+def found_of(config, data, observed, seed=0, kept=None):
     seeded = lambda purpose, *place: stream(seed, purpose, *place)  # noqa: E731
-    return conclude(config, SeenRound(data, observed, EVERYONE, 0, seeded))
+    return conclude(config, SeenRound(data, observed, EVERYONE, 0, seeded, kept or {}))
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,22 @@ def test_what_clients_learned_by_heart_is_flagged_and_traced_to_them(noise, netw
     named = {(one.subject, one.metric): one for one in found.measures}
     assert named["client_3", "traced"].value == found.clients["two_stage_traced"][3]
     assert named["clients", "traced"].low == found.metrics["two_stage_traced_low"] < traced
+
+
+def test_rounds_are_averaged_and_nothing_is_changed_in_place(noise, network, experts):
+    observed = observe(CONFIG, seen_by(noise, network, experts))
+    once = found_of(CONFIG, noise, observed)
+    before = {name: array.copy() for name, array in once.kept.items()}
+    saved = {name: once.kept[name] for name in sorted(once.kept, reverse=True)}
+    assert found_of(CONFIG, noise, observed, kept=saved).metrics == once.metrics
+    assert all((array == before[name]).all() for name, array in once.kept.items())
+    # What was told by one round and not by the next is told by both, and a round of two clients does not count.
+    rng = np.random.default_rng(0)
+    empty = observed | {"confidences": rng.normal(size=observed["confidences"].shape)}
+    after = found_of(CONFIG, noise, empty, kept=once.kept).metrics["two_stage_traced"]
+    assert found_of(CONFIG, noise, empty).metrics["two_stage_traced"] < 0.05 < after
+    of_two = SeenRound(noise, {name: values[:2] for name, values in empty.items()}, EVERYONE[:2], 1, fixed, once.kept)
+    assert conclude(CONFIG, of_two).kept["rounds"].tolist() == [[1.0]] * CLIENTS
 
 
 def test_an_expert_alone_is_traced_alone(noise, network, experts):
