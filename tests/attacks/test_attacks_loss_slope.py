@@ -187,4 +187,4 @@ def test_what_is_refused_besides(noise):
         with pytest.raises(ConfigError):
             resolve(run | {"attacks": [{"name": "loss_slope", **fields}]})
     few = replace(noise, nonmembers=noise.nonmembers[:5], nonmember_owner=noise.nonmember_owner[:5])
-    assert [key for key, _ in data_problems(Config(), few)] == ["nonmembers"]
+    assert [key for key, _ in data_problems(Config(), few)] == ["compared"]

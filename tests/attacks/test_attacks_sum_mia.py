@@ -59,7 +59,7 @@ def attacked(data, network, rounds, config=PLAIN):
     for t, sums in enumerate(rounds):
         observed = [sum_mia.observe(config, SeenSum(data, network, one, fixed, t)) for one in sums]
         clients = np.concatenate([one.clients for one in sums])
-        found = sum_mia.conclude(config, SeenRound(data, observed, clients, t, fixed, kept, sums))
+        found = sum_mia.conclude(config, SeenRound(data, observed, clients, t, fixed, kept, sums=sums))
         kept = found.kept
     return found
 

@@ -14,7 +14,7 @@ from algorithms.core.network import Network
 from algorithms.models import mnist_cnn, vgg
 from datasets.components import Component, components
 from orchestrator.conformance.behavior import SHAPES
-from orchestrator.conformance.example_runs import module_of
+from tests.support.slot_components import module_of
 from tests.support.stand_ins import StandIn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
