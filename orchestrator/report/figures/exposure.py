@@ -8,6 +8,7 @@ things; of one view alone, the trade-off says more.
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Exposure by what the attacker sees"
-PER_ATTACK, MOST = 1.25, 9.0  # inches of a panel's width
+PER_ATTACK, MOST = 1.6, 9.5  # inches of a panel's width
+LINE = 15  # characters of a label's line
 
 
 def exposure(arr: Arrangement) -> Figure | None:
@@ -43,7 +45,7 @@ def exposure(arr: Arrangement) -> Figure | None:
             cell = arr.cell(panel, (), hue)
             found = [(i + beside, beyond_chance(cell, risk)) for i, (_, risk) in enumerate(attacks)]
             drawing.marks(ax, found, **arr.look(hue))
-        labels = [f"{view.replace('_', chr(10))}\n{risk.label.replace(' ', chr(10), 1)}" for view, risk in attacks]
+        labels = ["\n".join(textwrap.fill(words, LINE) for words in (view, risk.label)) for view, risk in attacks]
         ax.set_xticks(range(len(attacks)), labels, fontsize=drawing.BODY)
         ax.set_xlim(-0.6, len(attacks) - 0.4)
     drawing.same_scale(axes, [""] * len(axes))
@@ -60,8 +62,9 @@ def risks_by_view(arr: Arrangement) -> list[tuple[str, Metric]]:
         measured = [m for m in attack.METRICS if m.risk and m.risk.rank is not None and m.chance and arr.has(m.name)]
         if measured:
             risk = min(measured, key=lambda metric: (metric.risk.rank, metric.name))
-            found.append((sees(attack), risk))
-    return sorted(found, key=lambda entry: list(ADVERSARIES).index(entry[0]))
+            found.append((sees(attack).replace("_", " "), risk))
+    views = [view.replace("_", " ") for view in ADVERSARIES]
+    return sorted(found, key=lambda entry: views.index(entry[0]))
 
 
 def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
