@@ -57,6 +57,9 @@ PAPERS = {
     "RMIA": "https://arxiv.org/abs/2312.03262",
     "BASE": "https://arxiv.org/abs/2505.24089",
     "BaVarIA": "https://arxiv.org/abs/2603.11799",
+    "InfoRMIA": "https://arxiv.org/abs/2510.05582",
+    "PMIA": "https://arxiv.org/abs/2507.21412",
+    "stacking": "https://arxiv.org/abs/2604.12737",
 }
 Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
 Summary: TypeAlias = tuple[dict[str, Estimate], dict[str, Estimate]]  # over replicas, and of the run's own model
