@@ -18,7 +18,8 @@ equal ones they are worth (Kish 1965). Members and non-members are FedMIA's, and
 members' labels (`metrics.client_auc`).
 
 95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of members and
-non-members (Korn and Graubard 1998), the threshold being found anew in every resample. The models are taken as they are.
+non-members (Korn and Graubard 1998), the threshold being found anew in every resample. Their quantile is Student's with 2 k
+degrees of freedom, because the threshold is the k-th highest score of a non-member. The models are taken as they are.
 
 Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes membership for known.
 
@@ -149,7 +150,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     inside, outside = place[:, :n], np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64)
     right = source[inside] == np.arange(len(clients))[:, None]
     sides = Sides(scores[inside], right, u, scores[outside > 0], outside[outside > 0])
-    false = expected_fpr(config.fpr, sides.w)
+    false = membership.tpr_by_chance(equal_ones(sides.w), config.fpr)
     values, null = rates(config.fpr, false, sides), by_chance(false, len(clients))
     ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
     named = {f"two_stage_{name}": value for name, value in values.items()}
@@ -197,7 +198,7 @@ def stages(config: Config, observed: dict[str, Any], queries: Queries) -> dict[s
 
 
 def rates(fpr: float, false: float, sides: Sides) -> dict[str, float]:
-    """Return the measures of both stages, alone and together; ``false`` is the `expected_fpr`.
+    """Return the measures of both stages, alone and together; ``false`` is the expected FPR.
 
     >>> members, right = np.array([[3.0, 1.0], [4.0, 5.0]]), np.array([[True, True], [False, True]])
     >>> found = rates(0.5, 0.5, Sides(members, right, np.full((2, 2), 0.5), np.array([2.0, 0.0]), np.ones(2)))
@@ -220,24 +221,26 @@ def by_chance(false: float, clients: int) -> dict[str, float]:
     return {"traced": false / clients, "tpr": false, "sia": 1 / clients} | names
 
 
-def expected_fpr(fpr: float, w: Doubles) -> float:
-    """Return the expected false positive rate of a threshold found on non-members with weights [m]."""
-    return membership.tpr_by_chance(int(w.sum() ** 2 / np.square(w).sum() + 1e-9), fpr)
+def equal_ones(w: Doubles) -> int:
+    """Return how many examples of equal weight those with weights [m] are worth (Kish 1965)."""
+    return int(w.sum() ** 2 / np.square(w).sum() + 1e-9)
 
 
 def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) -> dict[str, tuple[float, float]]:
     """Return the 95 % interval of each of the `rates`."""
+    from scipy.special import stdtrit
+
     n, m, drawn = sides.u.size, len(sides.w), []
     for _ in range(RESAMPLES):
         copies = rng.multinomial(n, np.full(n, 1 / n)).reshape(sides.u.shape), rng.multinomial(m, np.full(m, 1 / m))
         again = replace(sides, u=sides.u * copies[0], w=sides.w * copies[1])
         if again.u.any() and again.w.any():
             drawn.append(list(rates(fpr, false, again).values()))
-    ends = {}
+    ends, z = {}, float(stdtrit(2 * false * (equal_ones(sides.w) + 1), 0.975))
     for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
         variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
         worth = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else n
-        low, high = wilson(value * worth, worth)
+        low, high = wilson(value * worth, worth, z)
         ends[name] = float(low), float(high)
     return ends
 
