@@ -222,6 +222,7 @@ def test_absent_clients_and_choices_that_do_not_follow_from_the_weight_tell_noth
 # Chance
 
 
+@pytest.mark.slow
 def test_random_choices_tell_nothing_and_intervals_cover_it():
     """300 federations in which everything is drawn: gains and bits at chance, p values uniform, intervals that cover."""
     rng, rows, covered = np.random.default_rng(1), [], []

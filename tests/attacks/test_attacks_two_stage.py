@@ -145,6 +145,7 @@ def test_no_more_is_named_rightly_than_is_flagged_and_where_members_are_rare_les
     assert null["precision_10"] == pytest.approx(0.1 * null["traced"] / (0.1 * null["tpr"] + 0.9 * 0.25))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["fedmia", "loss"])
 def test_where_nothing_is_learned_all_is_at_chance_and_intervals_cover_it(noise, score):
     """300 audits of models that differ, on examples that differ, whose owners' models know nothing of them."""
