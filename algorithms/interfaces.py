@@ -18,6 +18,7 @@ from algorithms.core.accounting import Account, PrivacyEvent, Spending
 from algorithms.core.choices import Preferences, Starts, View, WarmStart
 from algorithms.core.configs import ClusteringConfig, CurvatureConfig, PrivacyConfig, TrainingConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.views import ServerSees
 from datasets.components import BaseContract, Component, Config
 from datasets.interfaces import SourceContract, SplitContract
 from datasets.source_configs import SourceConfig
@@ -29,18 +30,6 @@ if TYPE_CHECKING:
     from algorithms.core.network import Network
     from algorithms.core.noise import Normals
 
-
-# What is seen by a server that sees ``server_sees``, by its name, from the least to the most. Under secure aggregation the
-# server knows of whose updates it gets the sum for each model; a shuffler takes the names from them. Parameters that are
-# shuffled one by one, as bits of residues, leave nothing but sums (`attacks.remapped_sia`).
-SIGHTS: Mapping[str, tuple[str, ...]] = {
-    "models": ("models",),
-    "shuffled_parameters": ("models", "sum"),
-    "sum": ("models", "sum", "choices"),
-    "shuffled_models": ("models", "sum", "shuffled_models"),
-    "updates": ("models", "sum", "choices", "shuffled_models", "updates"),
-}
-ServerSees = Literal["updates", "shuffled_models", "shuffled_parameters", "sum", "models"]
 
 Problems = list[tuple[str, str]]
 """Pairs of a field (dotted; empty for the component as a whole) and a sentence that continues the field's name."""

@@ -41,10 +41,11 @@ from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient,
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import Queries, model_losses, queries_of, target_losses
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, disparity, out_worlds
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, confidences_of_losses
 from attacks.metrics.out_worlds import World
+from attacks.metrics.over_rounds import last_values
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Examples, Federation, Ints, joined
@@ -281,7 +282,7 @@ def _headline(aucs: client_auc.ClientAucs, rates: Doubles) -> dict[str, float]:
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, whose scores are means over all of them."""
-    return {name: next(reversed(defined(outcome, name)), None) for name in config.metrics}
+    return last_values(outcome, config.metrics)
 
 
 def against_gradients(seen: SeenUpdates, examples: Examples) -> dict[str, NDArray[Any]]:

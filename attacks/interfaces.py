@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
 from algorithms.core.messages import Doubles, Floats, Ints, Weights
-from algorithms.interfaces import AttackContract, ComponentContract, Metrics, Outcome, Problems, Run
+from algorithms.core.views import ADVERSARIES, Sight
+from algorithms.interfaces import AttackContract, ComponentContract, Problems, Run
 from attacks.metrics.client_risk import Attacked
 from datasets.federation import Examples, Federation
 
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
     from algorithms.core.network import Network
 
 
-Sight = Literal["models", "sum", "choices", "shuffled_models", "updates"]
-
-ADVERSARIES: Mapping[str, str] = {
-    "updates": "the server, who sees every client's update",
-    "shuffled_models": "the server, who sees the clients' models without names",
-    "choices": "the server, who sees which model every client trains",
-    "sum": "the server, who sees the sum of the clients' updates",
-    "models": "anybody who has the models",
-}
 Stream = Callable[..., np.random.Generator]
 """``stream(purpose, *place)`` returns the random generator of a named purpose; it is the same in every round."""
 NAN = float("nan")
@@ -503,14 +495,3 @@ def adversary(attack: Any) -> str:
     """Return who makes an attack, as a noun with what it sees: the attack's ``ADVERSARY``, else what it sees."""
     declared: str | None = getattr(attack, "ADVERSARY", None)
     return declared or ADVERSARIES[sees(attack)]
-
-
-def defined(outcome: Outcome, metric: str) -> list[float]:
-    """Return the values of a metric in the attacked rounds of a run, without those that are undefined."""
-    return [row[metric] for row in outcome.rows if row.get(metric) is not None and np.isfinite(row[metric])]
-
-
-def means_over_rounds(outcome: Outcome, metrics: Iterable[str]) -> Metrics:
-    """Return the mean of each metric over the rounds in which it is defined; None if there are none."""
-    values_of = {metric: defined(outcome, metric) for metric in metrics}
-    return {metric: float(np.mean(values)) if values else None for metric, values in values_of.items()}

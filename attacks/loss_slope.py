@@ -34,9 +34,10 @@ from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk, 
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import Queries, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, confidences_of_losses
+from attacks.metrics.over_rounds import last_values
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, joined
 
@@ -211,4 +212,4 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round."""
-    return {name: next(reversed(defined(outcome, name)), None) for name in config.metrics}
+    return last_values(outcome, config.metrics)

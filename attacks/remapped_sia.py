@@ -48,9 +48,10 @@ from algorithms.core.messages import Doubles, Ints, Weights
 from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import target_losses, targets, transformed
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream, means_over_rounds
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import membership
 from attacks.metrics.disparity import wilson
+from attacks.metrics.over_rounds import means_over_rounds
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, joined
 from datasets.roles import NOBODY

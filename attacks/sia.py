@@ -37,9 +37,10 @@ from algorithms.core.messages import Doubles
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Run
 from attacks._queries import target_losses, targets
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream, defined, means_over_rounds
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity
 from attacks.metrics.membership import confidences_of_losses
+from attacks.metrics.over_rounds import defined, means_over_rounds
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation, Ints
 

@@ -42,11 +42,12 @@ from algorithms.core.metric import MEMBERSHIP, SOURCE, Column, Metric, PerClient
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import Queries, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenSum, defined
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenSum
 from attacks.metrics import client_auc, out_worlds
 from attacks.metrics.client_auc import ClientAucs
 from attacks.metrics.disparity import wilson
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN
+from attacks.metrics.over_rounds import last_values
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import DataError, Federation, joined
@@ -234,4 +235,4 @@ def _exposure(
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, whose scores are those of all of them."""
-    return {name: next(reversed(defined(outcome, name)), None) for name in names_of(METRICS)}
+    return last_values(outcome, names_of(METRICS))

@@ -41,10 +41,11 @@ from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, name
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import fedmia
 from attacks._queries import Queries, outsiders, queries_of
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, defined
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, membership, out_worlds
 from attacks.metrics.disparity import wilson
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools
+from attacks.metrics.over_rounds import last_values
 from attacks.sia import guesses
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation
@@ -247,4 +248,4 @@ def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return every metric as it was after the last attacked round, which has all earlier ones in it."""
-    return {name: next(reversed(defined(outcome, name)), None) for name in names_of(METRICS)}
+    return last_values(outcome, names_of(METRICS))

@@ -38,9 +38,10 @@ from algorithms.core.messages import Doubles
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import transformed
-from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream, means_over_rounds
+from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity, membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
+from attacks.metrics.over_rounds import means_over_rounds
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, Floats, Ints

@@ -37,7 +37,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from attacks.metrics import disparity
+from attacks.metrics import disparity, membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_1_FPR, Bools, Doubles, Ints
 
 MEASURED = ("balanced_accuracy", "auc")  # of attackers
@@ -119,9 +119,7 @@ def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
     outside, weight = scores[:, members:].ravel(), w.ravel()
     if weight.sum() ** 2 < NONMEMBERS_AT_1_FPR * np.square(weight).sum() or not weight.any():
         return np.full(len(scores), NAN)
-    order = np.argsort(-outside, kind="stable")
-    passed = np.cumsum(weight[order]) / weight.sum()
-    refused = outside[order][np.argmax(passed > 0.01)]  # the first non-member too many
+    refused = membership.refused(outside, weight, 0.01)
     return np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
 
 

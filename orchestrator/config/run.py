@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from algorithms.core.configs import CurvatureConfig
-from algorithms.interfaces import SIGHTS, Run
+from algorithms.core.views import SIGHTS
+from algorithms.interfaces import Run
 from attacks.interfaces import sees
 from datasets.components import Component, Config, components, presets
 from datasets.outside import why_not

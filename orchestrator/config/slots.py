@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal, cast, get_args, get_origin, get_type_
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from algorithms.interfaces import Run, ServerSees
+from algorithms.core.views import ServerSees
+from algorithms.interfaces import Run
 from attacks.interfaces import Attack, ChoiceAttack, HalvesAttack, ModelAttack, ReplicaAttack, SumAttack, UpdateAttack
 from datasets.components import Component, Config
 from orchestrator.config.errors import Key

@@ -201,12 +201,12 @@ def conclude_updates(
 def conclude_sums(
     run: Run, data: Federation, sums: Sequence[Sum], observed: Sequence[Any], round_: int, attacks: dict[str, Any]
 ) -> list[tuple[str, int, Exposure]]:
-    """Compute the results of the round's attacks on ``sums``, each of which has a mapping in ``observed``, by attack.
+    """Compute the results of the round's attacks on ``sums``, one or more, each with a mapping in ``observed``, by attack.
 
     The rest is as in `conclude_updates`.
     """
     clients, exposures = np.concatenate([one.clients for one in sums]), []
-    for attack in due(run, "sums", round_ + 1) if sums else ():
+    for attack in due(run, "sums", round_ + 1):
         of_sums = [by_attack[attack.name] for by_attack in observed]
         seen = SeenRound(data, of_sums, clients, round_, partial(stream, run.seed), sums=sums)
         exposures.append((attack.name, round_ + 1, _concluded(attack, seen, attacks)))

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from algorithms.core.metric import Metric
-from attacks.interfaces import ADVERSARIES, sees
+from algorithms.core.views import ADVERSARIES, Sight
+from attacks.interfaces import sees
 from datasets.components import described
 from orchestrator.report.context import ATTACKS
 from orchestrator.report.data import Setting, independent, repeat
@@ -45,7 +46,8 @@ def exposure(arr: Arrangement) -> Figure | None:
             cell = arr.cell(panel, (), hue)
             found = [(i + beside, beyond_chance(cell, risk)) for i, (_, risk) in enumerate(attacks)]
             drawing.marks(ax, found, **arr.look(hue))
-        labels = ["\n".join(textwrap.fill(words, LINE) for words in (view, risk.label)) for view, risk in attacks]
+        pairs = [(view.replace("_", " "), risk.label) for view, risk in attacks]
+        labels = ["\n".join(textwrap.fill(words, LINE) for words in pair) for pair in pairs]
         ax.set_xticks(range(len(attacks)), labels, fontsize=drawing.BODY)
         ax.set_xlim(-0.6, len(attacks) - 0.4)
     drawing.same_scale(axes, [""] * len(axes))
@@ -55,16 +57,15 @@ def exposure(arr: Arrangement) -> Figure | None:
     return drawing.legend(figure, [*drawing.handles(arr), drawing.stroke("by chance", **drawing.REFERENCE)], note)
 
 
-def risks_by_view(arr: Arrangement) -> list[tuple[str, Metric]]:
+def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
     """View and first measured risk of every attack, those that see most first."""
     found = []
     for attack in described(ATTACKS).values():
         measured = [m for m in attack.METRICS if m.risk and m.risk.rank is not None and m.chance and arr.has(m.name)]
         if measured:
             risk = min(measured, key=lambda metric: (metric.risk.rank, metric.name))
-            found.append((sees(attack).replace("_", " "), risk))
-    views = [view.replace("_", " ") for view in ADVERSARIES]
-    return sorted(found, key=lambda entry: views.index(entry[0]))
+            found.append((sees(attack), risk))
+    return sorted(found, key=lambda entry: list(ADVERSARIES).index(entry[0]))
 
 
 def beyond_chance(cell: Setting, risk: Metric) -> Estimate:

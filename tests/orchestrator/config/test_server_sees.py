@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from algorithms.interfaces import SIGHTS, ServerSees
+from algorithms.core.views import SIGHTS, ServerSees
 from attacks.interfaces import adversary, sees
 from datasets.components import complete
 from orchestrator.config.errors import ConfigError
