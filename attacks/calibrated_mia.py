@@ -117,8 +117,8 @@ METRICS = (
         ),
     ),
     Metric("calibrated_model_auc", MEMBERSHIP, "calibrated attack, AUC on the clients of a model", "lower", chance=0.5),
-    Metric("calibrated_run_model_auc", MEMBERSHIP, "the same on the run's model", "lower", chance=0.5),
-    Metric("calibrated_loss_auc", MEMBERSHIP, "the same replicas by loss alone, AUC", "lower", chance=0.5),
+    Metric("calibrated_run_model_auc", MEMBERSHIP, "calibrated attack, AUC on the run's model", "lower", chance=0.5),
+    Metric("calibrated_loss_auc", MEMBERSHIP, "calibrated attack, AUC of the loss alone", "lower", chance=0.5),
     Metric("calibrated_balanced_accuracy", MEMBERSHIP, "calibrated attack, balanced accuracy", "lower", chance=0.5),
     Metric(
         "calibrated_tpr_set_to_1_fpr",
@@ -129,8 +129,12 @@ METRICS = (
         chance=0.01,
     ),
     Metric("calibrated_fpr_set_to_1_fpr", MEMBERSHIP, "calibrated attack, FPR where other replicas have 1 %"),
-    Metric("calibrated_precision_at_prior_1", MEMBERSHIP, "its precision if 1 % are members", "lower", chance=0.01),
-    Metric("calibrated_precision_at_prior_10", MEMBERSHIP, "its precision if 10 % are members", "lower", chance=0.1),
+    Metric(
+        "calibrated_precision_at_prior_1", MEMBERSHIP, "calibrated, precision if 1 % are members", "lower", chance=0.01
+    ),
+    Metric(
+        "calibrated_precision_at_prior_10", MEMBERSHIP, "calibrated, precision if 10 % are members", "lower", chance=0.1
+    ),
     Metric(
         "calibrated_auc_worst_client",
         MEMBERSHIP,

@@ -74,7 +74,7 @@ METRICS = (
         ends=True,
         reading="flagged, traced: share of the members found among non-members and traced to their owner",
     ),
-    Metric("two_stage_apart", SOURCE, "the same if stages were independent", None),
+    Metric("two_stage_apart", SOURCE, "two stages, if they were independent", None),
     *(
         Metric(f"two_stage_{name}", SOURCE, label, "lower", chance=f"two_stage_{name}_null")
         for name, label in (

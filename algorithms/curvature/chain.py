@@ -18,7 +18,7 @@ through autograd, and agrees with it to the last digits of float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,11 +139,9 @@ class Chain:
 
         ``d`` [k, n, classes] are k gradients by each example's logits; for d_ki = p_i - e_y it is || grad CE(x_i, y) ||^2.
         """
-        squares = []
-        for each in d:
-            gradients = zip(reversed(self.links), self._gradients(each), strict=True)
-            squares.append(torch.stack([_squared_lengths(link.layer, at, link.a) for link, at in gradients]).sum(0))
-        return torch.stack(squares)
+        gradients = zip(*(self._gradients(each) for each in d), strict=True)
+        of_layers = zip(reversed(self.links), gradients, strict=True)
+        return torch.stack([_squared_lengths(link.layer, at, link.a) for link, at in of_layers]).sum(0)
 
     @torch.no_grad()
     def times(self, vector: Tensor) -> Tensor:
@@ -291,16 +289,16 @@ def _total(layer: Affine, d: Tensor) -> Tensor:
     return d.movedim(-1 if isinstance(layer, nn.Linear) else 1, 0).flatten(1).sum(1)
 
 
-def _squared_lengths(layer: Affine, d: Tensor, a: Tensor) -> Tensor:
-    """Compute the squared L2 norm of every example's gradient with respect to W and b [n], in float64."""
+def _squared_lengths(layer: Affine, d: Sequence[Tensor], a: Tensor) -> Tensor:
+    """Compute the squared L2 norms of every example's gradients with respect to W and b [k, n], in float64, of k ``d``."""
+    biased = layer.bias is not None
     if isinstance(layer, nn.Linear) and a.dim() == 2:
-        return _squared(d) * (_squared(a) + (layer.bias is not None))
+        return torch.stack([_squared(each) * (_squared(a) + biased) for each in d])
     if isinstance(layer, nn.Linear):
-        places, patches = d.flatten(1, -2).mT, a.flatten(1, -2)
+        places, patches = [each.flatten(1, -2).mT for each in d], a.flatten(1, -2)
     else:
-        places, patches = d.flatten(2), _patches(layer, a)
-    squared = _squared(places @ patches)
-    return squared if layer.bias is None else squared + _squared(places.sum(2))
+        places, patches = [each.flatten(2) for each in d], _patches(layer, a)
+    return torch.stack([_squared(each @ patches) + (_squared(each.sum(2)) if biased else 0) for each in places])
 
 
 def _patches(layer: nn.Conv1d | nn.Conv2d, a: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from datasets.federation import printable
 
 Key = tuple[str | int, ...]  # a position in nested maps and lists: keys and indices, outermost first
 Model = TypeVar("Model", bound=BaseModel)
+CLOSE = 0.7  # similarity from which a name is suggested for a misspelled one
 SHOWN = 60  # the most characters of a value that a message repeats
 
 # Where a name belongs in a run that other tools use, or that is ours and was written somewhere else.
@@ -138,7 +139,7 @@ def suggest(name: str, choices: Iterable[str]) -> str:
         head, last = place.split(".")[0], place.split(".")[-1]
         meant = {last: plain.get(last, last), head: place, "base": f"base.{place}"}  # base: at the top of the file
         near += [meant[step] for step in meant if step in plain][:1]
-    near += [plain[other] for other in difflib.get_close_matches(sought, plain, n=1)]
+    near += [plain[other] for other in difflib.get_close_matches(sought, plain, n=1, cutoff=CLOSE)]
     if len(sought) > 2:  # get_close_matches misses a name that is only a part of a long one
         near += [plain[other] for other in plain if other.startswith(sought) or other.endswith(sought)]
     return f"Did you mean {near[0]!r}?" if near else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -167,6 +168,8 @@ NOT_RESULTS = {
     *("id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "notes", "clients_global"),
     *SLOT_NAMES,
 }
+# What is of one of several models that are not named after a group. Their numbers mean nothing from seed to seed.
+OF_ONE_MODEL = re.compile(r"(?:.+_)?(?:cluster|model|other)_\d+")
 
 
 class NoResultsError(FolderError):
@@ -298,7 +301,10 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
     values = {name: [row[name] for row in table if row[name] is not None] for name in names}
     numeric = {name for name, cells in values.items() if cells and {*map(type, cells)} <= {bool, int, float}}
     measured = numeric | (names & metrics().keys())
-    trials = [trial for setting in settings(table, keys) for trial in setting.trials]
+    grouped = settings(table, keys)
+    if any(len(setting.trials) > 1 for setting in grouped):
+        measured = {name for name in measured if not OF_ONE_MODEL.fullmatch(name)}
+    trials = [trial for setting in grouped for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
 
@@ -309,6 +315,15 @@ def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
         groups.setdefault(tuple(text(trial.get(key)) for key in keys), []).append(trial)
     settings = [Setting(tuple(group[0].get(key) for key in keys), tuple(group)) for group in groups.values()]
     return sorted(settings, key=lambda setting: tuple(map(sort_key, setting.values)))
+
+
+def over_seeds(target: str, seeds: int) -> str:
+    """What an attack's target is called in a mean over seeds: models that are not named after a group are alike.
+
+    >>> over_seeds("model_1", 1), over_seeds("model_1", 2), over_seeds("minority", 2)
+    ('model_1', 'each model', 'minority')
+    """
+    return "each model" if seeds > 1 and OF_ONE_MODEL.fullmatch(target) else target
 
 
 def repeat(trial: Row) -> Repeat:

@@ -201,15 +201,19 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
         label = context.capital(context.full_label(risk.accuracy))
         lines += [f"{label}: {_ends(results, having, risk.accuracy)}."] if having else []
     declared = [(entry.name, entry.clients) for entry in metrics().values() if entry.clients]
+    worst = list[str]()
     for name, of in [(name, of) for name, of in declared if results.has(of.worst)][:1]:
-        for setting in risk.settings[:MOST] if risk else ():
+        for setting in risk.settings if risk else ():
             chance = context.chance_of(setting, of.worst)
             if chance is not None and setting.measured(of.worst):
                 where = setting_label(results.keys, setting.values)
                 who = most_exposed(results, setting, of.column or name)
                 words = filter(None, (value_of(results, setting, of.worst), who, f"by chance {number(chance, 3)}"))
                 label = context.capital(metric(of.worst).label) + (f" ({where})" if where else "")
-                lines.append(f"{label}: {'; '.join(words)}.")
+                worst.append(f"{label}: {'; '.join(words)}.")
+    if len(worst) > MOST:
+        worst[MOST:] = [f"{len(worst) - MOST} more settings have a worst client: see summary.md."]
+    lines += worst
     return lines
 
 
@@ -241,7 +245,7 @@ def _differences(paired: Sequence[Contrast]) -> list[str]:
     if others:
         lines.append(
             f"{len(others)} of {len(tested)} differences between methods are not significant, which does not show that "
-            f"there are none: {power(tested)}."
+            f"there are none: {power(tested)}. All are in differences.md."
         )
     return lines
 

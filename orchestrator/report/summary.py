@@ -13,7 +13,7 @@ from functools import partial
 from algorithms.core.metric import Metric
 from orchestrator.metric_names import families, metric
 from orchestrator.report import context
-from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, rows, text
+from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, over_seeds, rows, text
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.front import Front
 from orchestrator.report.statistics import FEWEST, estimate, number, p_text
@@ -231,13 +231,16 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     """The lines of one setting, in the order in which its trials have the attacks."""
     aucs: dict[Place, list[float]] = {}
     for trial in setting.finished:
-        frame = results.last_attacks(trial, "attacks")
+        frame, found = results.last_attacks(trial, "attacks"), dict[Place, list[float]]()
         for row in [] if frame is None else rows(frame):
             attack, target, measure, value = (row[name] for name in ("attack", "target", "metric", "value"))
             if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue
             if attack not in LEFT_OUT and not target.startswith(CLIENT) and AUC in measure.split("_"):
-                aucs.setdefault((attack, target, measure), []).append(float(value))
+                place = attack, over_seeds(target, len(setting.finished)), measure
+                found.setdefault(place, []).append(float(value))
+        for place, values in found.items():
+            aucs.setdefault(place, []).append(sum(values) / len(values))
     for (attack, target, measure), values in aucs.items():
         seeds = f"({len(values)} of {len(setting.finished)} seeds)" if len(values) < len(setting.finished) else ""
         auc = " ".join(filter(None, [*estimate(values, (0, 1)).cell(3), seeds]))

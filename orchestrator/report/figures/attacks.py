@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.metric_names import kind, metric, metrics
 from orchestrator.report.context import REFUTED, VERDICT
-from orchestrator.report.data import Floats, Row
+from orchestrator.report.data import Floats, Row, over_seeds
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point
 from orchestrator.report.vocabulary import PALETTE, component_label
@@ -82,6 +82,7 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
         score, member = rows["score"].to_numpy("float64", na_value=float("nan")), rows["member"].to_numpy(bool)
         if 0 < member.sum() < len(member) and not np.isnan(score).any():
             model = REPLICAS if str(target).startswith("replica ") else names.get(str(target), str(target))
+            model = over_seeds(model, len(arr.trials))
             yield model, str(attack), (score, member)
 
 
@@ -126,8 +127,8 @@ def _label(name: str) -> str:
 
 
 def _heading(arr: Arrangement, target: str, place: tuple[Any, Any, Any]) -> str:
-    named = {GLOBAL: "", RUN: "all models", REPLICAS: "replicas"}
-    model = named.get(target, f"{target.replace('_', ' ')} model")
+    named, words = {GLOBAL: "", RUN: "all models", REPLICAS: "replicas"}, target.replace("_", " ")
+    model = named.get(target, words if "model" in words else f"{words} model")
     return ", ".join(filter(None, (arr.heading(*place), model))) or arr.hue_label(place[-1])
 
 

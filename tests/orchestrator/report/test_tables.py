@@ -16,7 +16,7 @@ from orchestrator.report.data import Results, plain, read_results, results, rows
 from orchestrator.report.frame import COLUMNS, contrasts, tidy
 from orchestrator.report.summary import attacks_markdown, escape, markdown_table, summary_markdown
 from orchestrator.report.terminal import summary_table
-from tests.support.synthetic_results import write_alone, write_finp
+from tests.support.synthetic_results import seal, write_alone, write_finp
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
 
@@ -77,6 +77,26 @@ def test_two_seeds_make_no_interval_anywhere() -> None:
     page, shown = summary(two), printed(two, 100)
     assert "| 2 | 0.871, 0.913 |" in page and "| 0.0, 2.0 |" in page and "0.871, 0.913" in shown and "0.0, 2.0" in shown
     assert "±" not in page.replace("setting ± half", "") + shown
+
+
+@pytest.mark.parametrize("number", ["epsilon_audit_cluster_1", "mia_accuracy_model_1", "clients_other_2"])
+def test_the_second_model_of_one_seed_is_not_that_of_another(number: str) -> None:
+    """A model's number is an accident of its initialization, so a mean by number over seeds says nothing."""
+    several = [row | {number: 0.5 + row["seed"]} for row in THREE]
+    assert number not in read(several).metrics and number in read(several[:1]).metrics
+    assert number in several[0] and read(several).trials[2][number] == 2.5, "each trial keeps it"
+
+
+def test_attacks_on_models_by_number_are_averaged_within_a_seed_first(tmp_path: Path) -> None:
+    folder = write_alone(tmp_path / "models", {"privacy.name": ["none"], "seed": [0, 1, 2]})
+    aucs = {0: (0.5, 0.9), 1: (0.8, 0.4), 2: (0.6, 0.8)}  # means 0.7, 0.6, 0.7
+    for one in read_results(folder).trials:
+        place = {"attack": "loss_threshold", "round": 9, "metric": "auc"}
+        table = [place | {"target": f"model_{j}", "value": value} for j, value in enumerate(aucs[one["seed"]])]
+        pd.DataFrame(table).to_parquet(folder / "trials" / one["id"] / "attacks.parquet")
+        seal(folder / "trials" / one["id"], None)
+    (line,) = [line for line in attacks_markdown(read_results(folder)).splitlines() if "loss" in line]
+    assert "each model" in line and f"{2 / 3:.3f} ± 0.143" in line
 
 
 @pytest.mark.parametrize(
