@@ -48,7 +48,7 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     colors = dict(zip((name for name in names if name != PUBLISHED), itertools.cycle(PALETTE), strict=False))
     styles = {name: {"color": colors[name], "linewidth": 1.6} if name in colors else WIDE for name in names}
     targets = len({target for target, *_ in panels})
-    across = 2 * targets if 1 < targets <= 2 else drawing.IN_A_ROW
+    across = {2: 4, 4: 4}.get(targets, drawing.IN_A_ROW)  # a row for each setting, or for two of them
     title, headings = "ROC curves of the attacks in the last attacked round", [heading for _, heading, _ in panels]
     figure, axes = drawing.grid(arr, title, headings, across)
     lowest = min(_curves(ax, attacks, styles) for ax, (*_, attacks) in zip(axes, panels, strict=True))

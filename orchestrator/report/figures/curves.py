@@ -111,12 +111,12 @@ def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: A
 
 
 def by_round(arr: Arrangement, cell: Setting, name: str) -> dict[int, Estimate]:
-    """The mean and interval over trials for every round in which at least one trial has a value."""
+    """The mean and interval over trials for every round, counted from 1, in which at least one trial has a value."""
     values: dict[int, list[float]] = {}
     for trial in cell.trials:
         for row in arr.results.rounds[trial["id"]]:
             if row.get(name) is not None:
-                values.setdefault(row["round"], []).append(float(row[name]))
+                values.setdefault(row["round"] + 1, []).append(float(row[name]))
     return {number: estimate(values[number], limits(metric(name))) for number in sorted(values)}
 
 
