@@ -25,7 +25,7 @@ import numpy as np
 from algorithms.core.messages import Doubles
 
 DELTA = 1e-5  # of all epsilons that attacks store; the default of global_dp and dp_sgd, whose claims may have another
-LARGEST_MU = 1e100  # beyond it, the search for epsilon no longer converges
+LARGEST_MU = 1e100  # beyond it, epsilon has no finite float
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,8 @@ def epsilon_gdp(mu: float, delta: float) -> float:
 
     Raises ValueError if ``delta`` is 0 (no Gaussian mechanism has an epsilon then) or not below 1.
     """
-    from dp_accounting import get_epsilon_gaussian
-
     _check(delta)
-    if math.isnan(mu):
-        return math.nan
-    if not mu > 0:
-        return 0.0
-    return math.inf if mu > LARGEST_MU else float(get_epsilon_gaussian(1 / mu, delta))
+    return math.nan if math.isnan(mu) else float(epsilons_gdp(np.array(mu), delta))
 
 
 def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
