@@ -78,7 +78,7 @@ class Config(BaseModel):
     def _unread(self, name: str) -> str:
         """Return why the field ``name`` is not read; an empty string if it is read."""
         for decider, allowed in _conditions(type(self), name).items():
-            value = getattr(self, decider)
+            value = dict(self)[decider]  # by attribute, it would count as read by the component
             if not any(value > any_of.limit if isinstance(any_of, Above) else value == any_of for any_of in allowed):
                 return f"is read only where {_condition(decider, allowed)}; here it is {value}"
         return ""

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from datasets.components import Above, read_when
 from datasets.federation import Floats, Source
 from datasets.source_configs import SharedTestConfig
 from datasets.sources import _own_files as own
@@ -35,7 +36,13 @@ class Config(SharedTestConfig):
     flips: float = Field(0.1, ge=0, le=0.5, description="chance of each feature to differ from the class's prototype")
     density: float = Field(0.3, gt=0, lt=1, description="share of the features that a prototype has")
     shops: int = Field(0, ge=0, le=1000, description="shops to which customers belong, for the split natural; 0: none")
-    shop_flips: float = Field(0.1, ge=0, le=0.5, description="share of the prototypes' features that a shop changes")
+    shop_flips: float = Field(
+        0.1,
+        ge=0,
+        le=0.5,
+        description="share of the prototypes' features that a shop changes",
+        json_schema_extra=read_when(shops=Above(0)),
+    )
     shadow_size: int = Field(1000, ge=0, description="training examples that the server keeps as its shadow set")
 
 

@@ -210,7 +210,7 @@ def _without_unread(run: Run) -> tuple[Run, list[ConfigProblem]]:
             unread |= {field: reason for field, reason in reasons.items() if field in type(config).model_fields}
         if "noise" in type(config).model_fields and component is run.privacy and not run.draws_noise:
             unread |= {"noise": UNREAD_NOISE}
-        given = {field for field in config.model_fields_set if getattr(config, field) is not None}
+        given = {field for field, value in config if field in config.model_fields_set and value is not None}
         problems += [ConfigProblem(unread[field], (*key, field), unread=True) for field in unread if field in given]
         if unread:
             defaults = {field: type(config).model_fields[field].get_default() for field in unread}

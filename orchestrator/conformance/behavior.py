@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.core.layout import Layout
-from algorithms.core.messages import ClientUpdates, Floats, reweight
+from algorithms.core.messages import Floats, reweight
 from algorithms.core.noise import Normals, Zeros
 from algorithms.engine.block import trains_together
+from algorithms.engine.sensitivity import received_updates
 from algorithms.interfaces import Outcome
 from algorithms.metrics.classification import are_probabilities
 from datasets import source_checks
@@ -144,22 +144,6 @@ def model_problems(slot: Slot, name: str) -> Iterator[str]:
         yield "the outputs of every example are positive and add up to 1; they must be logits, so leave the softmax out"
 
 
-def received_updates(updates: np.ndarray, weights: np.ndarray) -> ClientUpdates:
-    """Return what three clients sent of a model of two arrays: ``updates`` [3, 6]; ``weights`` [3] add up to one."""
-    return ClientUpdates(
-        clients=np.arange(3),
-        weights=weights,
-        mean=weights @ updates.astype(np.float64),
-        buffers=np.zeros(0),
-        updates=updates,
-        own_buffers=np.zeros((3, 0), np.float32),
-        norms=np.linalg.norm(updates, axis=1),
-        scales=np.ones(3),
-        statistics={"rho": np.array([0.2, 0.5, 0.9])},
-        layout=Layout(("body.weight", "body.bias"), ((2, 2), (2,))),
-    )
-
-
 def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     """Yield where an aggregation changes its arguments or its state's shape, or returns other shapes than it must."""
     module, rng = complete(slot.folder, name), np.random.default_rng(0)
@@ -169,7 +153,7 @@ def aggregation_problems(slot: Slot, name: str) -> Iterator[str]:
     if weights.shape != (3,) or not (weights > 0).all():
         yield f"weigh must return a positive weight for each client, got {weights}"
         return
-    received = received_updates(updates, weights / weights.sum())
+    received = received_updates(updates, weights / weights.sum(), np.ones(3))
     state = module.begin(config, params)
     for array in (params, updates, received.mean, received.weights, *state.values()):
         array.setflags(write=False)
@@ -197,12 +181,11 @@ def noise_problems(slot: Slot, name: str) -> Iterator[str]:
     run = resolve(described(slot, name))
     config, params = run.privacy.config, np.zeros(6, np.float32)
     updates = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-    scales = np.asarray(module.bound(config, norms := np.linalg.norm(updates, axis=1)))
+    scales = np.asarray(module.bound(config, np.linalg.norm(updates, axis=1)))
     if scales.shape != (3,) or not ((scales > 0).all() and (scales <= 1).all()):
         yield f"bound must return a factor in (0, 1] for each finite norm, got {scales}"
         return
-    received = received_updates(updates * scales[:, None].astype(np.float32), np.full(3, 1 / 3))
-    received = replace(received, norms=norms, scales=scales)
+    received = received_updates(updates, np.full(3, 1 / 3), scales)
     for array in (params, updates, received.mean):
         array.setflags(write=False)
     event, sd = module.event(config, received, run), 0.0

@@ -1,4 +1,4 @@
-"""What a component must declare: its contract, its fields, and that all of them count in a trial's identity.
+"""What a component must declare: its contract, its fields, that all count in a trial's identity, and a SENSITIVITY that holds.
 
 Every check is a function of a slot and a component's name that yields problems, as sentences.
 """
@@ -12,16 +12,21 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, combinations
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from algorithms.engine.sensitivity import unlike_a_mean
 from datasets.components import Config, components
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import Declared, Slot, declared
 from orchestrator.conformance.example_runs import chosen, described
 
-LIMITS = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}
+LIMITS = {"maximum": -1, "exclusiveMaximum": -1, "minimum": 1, "exclusiveMinimum": 1}  # and the direction inwards
+NEAR = 1e-9  # the end of a range
+ELSEWHERE = {"threads", "noise"}  # fields that are read where actors start and where noise is drawn, in no check
 LONGEST = 120  # characters of a description
 CLOSE = 0.8  # share of letters (difflib) from which a name is taken for another one, misspelled
 
@@ -98,17 +103,22 @@ def field_problems(slot: Slot, name: str) -> Iterator[str]:
     A number's range is looked for where the schema can tell it; a tuple may be checked by a validator.
     """
     config = components(slot.folder)[name].Config
-    schema = config.model_json_schema().get("properties", {})
     for field, info in config.model_fields.items():
         if not info.description or "\n" in info.description or len(info.description) >= LONGEST:
             yield f"the field {field} needs a description of one line with fewer than {LONGEST} characters"
-        for kind in (schema[field], *schema[field].get("anyOf", ())):
-            number = kind.get("type") in ("integer", "number") and "enum" not in kind and "const" not in kind
-            if number and not LIMITS & set(kind):
-                yield f"the number {field} needs a range: Field(..., ge=..., le=...)"
+    for field, kind in field_kinds(config):
+        number = kind.get("type") in ("integer", "number") and "enum" not in kind and "const" not in kind
+        if number and not LIMITS.keys() & kind:
+            yield f"the number {field} needs a range: Field(..., ge=..., le=...)"
     required = [field for field, info in config.model_fields.items() if info.is_required()]
     yield from (f"the field {field} needs a default" for field in required)
     yield from identity_problems(slot, name) if not required else ()
+
+
+def field_kinds(config: type[Config]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every field with its JSON schema, and then with each of its alternatives."""
+    for field, schema in config.model_json_schema().get("properties", {}).items():
+        yield from ((field, kind) for kind in (schema, *schema.get("anyOf", ())))
 
 
 def identity_problems(slot: Slot, name: str) -> Iterator[str]:
@@ -128,3 +138,42 @@ def identity_problems(slot: Slot, name: str) -> Iterator[str]:
             changes = trial_id(replace(run, **filled)) != trial_id(run)
         if changes == (field in config.unread_fields()):
             yield f"the field {field} changes the trial's id where it is not read, or is read and does not"
+
+
+def unread_problems(slot: Slot, name: str, read: set[str]) -> Iterator[str]:
+    """Yield the fields that are neither in ``read`` nor in the module's text, although they are to be read in the short run.
+
+    What the text mentions may be read in a case that no check meets. What a data set inherits is for the split to read.
+    """
+    module, config = components(slot.folder)[name], chosen(resolve(described(slot, name)), slot).config
+    above = [base.model_fields for base in module.Config.__mro__[1:] if slot.key == "data" and issubclass(base, Config)]
+    known = read.union(ELSEWHERE, config.unread_fields(), *above)
+    for field in [it for it in module.Config.model_fields if it not in known]:
+        if not re.search(rf"\.{field}\b", inspect.getsource(module)):
+            yield f"nothing reads the field {field}: leave it out, or say with read_when where it is read"
+
+
+def sensitivity_problems(slot: Slot, name: str) -> Iterator[str]:
+    """Yield the first fields under which an aggregation is not the mean that its SENSITIVITY says.
+
+    Tried are the defaults, then the choices of each field and the ends of its range, alone and with those of another, since
+    it may be read only under them. What a run with an epsilon refuses is left out.
+    """
+    ends = list[tuple[str, Any]]()
+    for field, kind in field_kinds(components(slot.folder)[name].Config):
+        ends += [
+            (field, choice) for choice in ((True, False) if kind.get("type") == "boolean" else kind.get("enum", ()))
+        ]
+        for limit, inwards in LIMITS.items():
+            if limit in kind:
+                step = inwards * (1 if kind["type"] == "integer" else NEAR * max(1, abs(kind[limit])))
+                ends += [(field, kind[limit]), (field, kind[limit] + step)]
+    for fields in map(dict, chain.from_iterable(combinations(ends, count) for count in range(3))):
+        try:
+            run = resolve(described() | {"privacy": "global_dp", slot.key: {"name": name, **fields}})
+        except ConfigError:
+            continue
+        if run.aggregation.module.SENSITIVITY == "mean" and (problem := unlike_a_mean(run)):
+            given = " and ".join(f"{field}: {value}" for field, value in fields.items())
+            yield f'SENSITIVITY is "mean", but with {given or "the defaults"} {problem}'
+            return

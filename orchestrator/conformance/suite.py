@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from datasets.components import components
 from datasets.federation import DataError
@@ -42,6 +44,7 @@ CHECKS = (
     Check("partitions into the same valid federation twice", behavior.split_problems, ("data.split",)),
     Check("is made of what it says, with an output for each class", behavior.model_problems, ("model",)),
     Check("leaves its arguments and its state's shape alone", behavior.aggregation_problems, ("aggregation",)),
+    Check("moves by the mean update alone if it says so", declared.sensitivity_problems, ("aggregation",)),
     Check("adds the noise that it states", behavior.noise_problems, ("privacy",)),
     Check("takes part in two rounds, repeats to the bit and declares its metrics", behavior.run_problems, IN_ROUNDS),
 )
@@ -57,10 +60,22 @@ class Finding:
 
 
 def findings(slot: Slot, name: str) -> Iterator[Finding]:
-    """Make all checks of a component, one after another."""
-    for check in CHECKS:
-        if not check.slots or slot.key in check.slots:
-            yield _made(check, slot, name)
+    """Make all checks of a component, one after another; if they pass, say last which of its fields they have not read."""
+    passed, read = True, set[str]()
+
+    def noted(config: Any, attribute: str) -> Any:
+        read.add(attribute)
+        return object.__getattribute__(config, attribute)
+
+    with patch.object(components(slot.folder)[name].Config, "__getattribute__", noted):
+        for check in CHECKS:
+            if not check.slots or slot.key in check.slots:
+                finding = _made(check, slot, name)
+                passed = passed and not finding.skipped and (check.warns or not finding.problems)
+                yield finding
+    if passed:
+        last = Check("reads its fields", lambda slot, name: declared.unread_problems(slot, name, read), warns=True)
+        yield _made(last, slot, name)
 
 
 def _made(check: Check, slot: Slot, name: str) -> Finding:

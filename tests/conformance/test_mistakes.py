@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,7 @@ def test_a_mistake_is_found(tmp_path, capsys, slot, mistakes):
     assert code in (1, 2)  # what lacks a function is refused before it is checked
     assert [sentence for _, _, sentence in mistakes if sentence not in printed] == []
     assert "Traceback" not in printed
+    assert "reads its fields" not in printed  # what fails may end before a field is read
 
 
 @pytest.mark.parametrize(
@@ -257,3 +259,105 @@ def test_what_needs_other_data_is_skipped_and_says_what(tmp_path, capsys):
 def test_what_tables_lack_of_a_component_is_a_warning(tmp_path, capsys, slot, told, lacking):
     code, printed = checked(tmp_path, capsys, slot, told)
     assert code == 0 and lacking in printed
+
+
+NEEDS, NEW = 'NEEDS = "mean"', "\n\ndef begin("  # in front of it new functions stand
+MEAN = (NEEDS, f'{NEEDS}\nSENSITIVITY = "mean"')
+OF_ALL = (NEEDS, 'NEEDS = "updates"\nSENSITIVITY = "mean"')
+PLAIN = ("Field(0.5, ge=0, le=2", "Field(1.0, ge=1, le=10")  # a mean, if the scale stays at its default
+CLIPPED = "received.scales[:, None] * received.updates"
+SIZES = ("np.ones(len(examples))", "examples.astype(float)")
+MOMENTUM = [
+    ("return {}", 'return {"v": np.zeros_like(params)}'),
+    ("), state, {", '), {"v": step.astype(np.float32)}, {'),
+    (STEP, 'step = received.mean + 0.5 * state["v"]'),
+]
+SCALED_IN_A_MODE = [
+    ("import Config as SlotConfig", "import Config as SlotConfig, read_when\nfrom typing import Literal"),
+    ("scale: float", 'mode: Literal["plain", "scaled"] = Field("plain", description="what to do")\n    scale: float'),
+    (
+        'Field(0.5, ge=0, le=2, description="factor of the mean update"',
+        'Field(1.0, ge=1, le=10, description="factor", json_schema_extra=read_when(mode="scaled")',
+    ),
+    ("config.scale *", '(config.scale if config.mode == "scaled" else 1) *'),
+]
+
+
+def function(text: str) -> tuple[str, str]:
+    """The change that adds a function with a docstring."""
+    head, body = text.split("\n", 1)
+    return NEW, f'\n\n{head}\n    """Added."""\n{body}\n{NEW}'
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields", "said"),
+    [
+        ([MEAN, PLAIN], "scale: 10", 10),
+        ([MEAN, ("Field(0.5, ge=0, le=2", "Field(1, ge=0, le=1")], "scale: 0", 0),  # poisson rounds ask for all of it
+        ([MEAN, *SCALED_IN_A_MODE], "mode: scaled and scale: 10", 10),
+        ([MEAN, *MOMENTUM], "the defaults", "the server's state v depends on updates"),
+        ([MEAN, (STEP, "step = received.mean[::-1]")], "the defaults", 1),  # as far, and elsewhere
+        ([OF_ALL, SIZES, (STEP, f"step = ({CLIPPED}).mean(axis=0)")], "the defaults", 2),  # a third instead of a sixth
+        ([OF_ALL, (STEP, f"step = np.median({CLIPPED}, axis=0)")], "the defaults", None),
+        ([OF_ALL, (STEP, "step = received.updates.mean(axis=0)")], "the defaults", 2),  # clipping halves them
+        (
+            [OF_ALL, function("def reweigh(config, received):\n    return received.norms / received.norms.sum(), {}"),
+             (STEP, "step = received.mean")],
+            "the defaults", None,
+        ),
+        (
+            [MEAN, PLAIN, SIZES, function("def equal_weights(config):\n    return True")],
+            "the defaults", "equal_weights is True and weigh gives [10. 20. 30.]",
+        ),
+    ],
+)  # fmt: skip
+def test_an_aggregation_that_is_not_the_mean_that_it_declares_is_found(tmp_path, capsys, changes, fields, said):
+    """``said`` is how much farther than the mean a client moves the model, if that is a round number, or another sentence."""
+    code, printed = checked(tmp_path, capsys, "aggregation", *changes)
+    assert code == 1 and "problems: 1, " in printed, printed
+    (found,) = re.findall(r'SENSITIVITY is "mean", but with (.*)', printed)
+    assert found.startswith(f"{fields} ")
+    if isinstance(said, str):
+        assert said in found
+    else:
+        mean, model = map(float, re.search(r"moves the mean update by (\S+) moves the model by (\S+);", found).groups())
+        assert model == pytest.approx(said * mean, rel=0.01) if said is not None else mean > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [MEAN, function(
+            "def problems(config, run):\n"
+            '    return [("scale", "must be 1")] if run.privacy.name != "none" and config.scale != 1 else []'
+        )],
+        [function('def declarations(config):\n    return {"SENSITIVITY": "mean" if config.scale == 1 else None}')],
+    ],
+)  # fmt: skip
+def test_fields_under_which_no_run_has_an_epsilon_may_do_anything(tmp_path, capsys, changes):
+    code, printed = checked(tmp_path, capsys, "aggregation", PLAIN, *changes)
+    assert code == 0, printed
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ([("config.scale *", "0.5 *")], ["scale"]),
+        ([("config.scale *", "(0.5 if received.mean.any() else config.scale) *")], []),  # in a round that no check has
+        (
+            [
+                (
+                    "import Config as SlotConfig",
+                    "import Config as SlotConfig\nfrom algorithms.aggregation import fedavg",
+                ),
+                ("Config(SlotConfig)", "Config(fedavg.Config)"),
+            ],
+            ["warm_start_epochs", "weights"],  # the others are read only in a warm start, as they say themselves
+        ),
+        (SCALED_IN_A_MODE, []),
+    ],
+)
+def test_a_field_that_nothing_reads_is_a_warning(tmp_path, capsys, changes, named):
+    code, printed = checked(tmp_path, capsys, "aggregation", *changes)
+    assert code == 0 and f"problems: none, warnings: {len(named) or 'none'}" in printed, printed
+    assert re.findall(r"nothing reads the field (\w+)", printed) == named
