@@ -6,6 +6,7 @@ complete sweep is only shown again.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import shutil
@@ -26,7 +27,7 @@ from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
-from orchestrator.estimates.needs import LARGEST, fits, this_machine
+from orchestrator.estimates.needs import fits, this_machine
 from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
@@ -146,7 +147,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
             problems += misfit_problems(sweep, place, ray_session.local_nodes(place))
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
-    machine = LARGEST if elsewhere or target.address else this_machine()
+    memory = math.inf if elsewhere or target.address else this_machine()  # nothing is known of another machine
     if choices.repeat_changed and sweep.space:
         problems.append(ConfigProblem(SEARCH_REPEATS, file="--repeat-changed"))
     if not problems:
@@ -154,7 +155,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     hashes = Hashes()
     download = not problems and not choices.dry
     settled = list[tuple[Run, Run]]()
-    problems += data_problems(sweep, download, hashes.add, fits(sweep, machine), lambda *pair: settled.append(pair))
+    problems += data_problems(sweep, download, hashes.add, fits(sweep, memory), lambda *pair: settled.append(pair))
     if problems:
         raise ConfigError(problems)
     for line in budget_lines(sweep, settled):

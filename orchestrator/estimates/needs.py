@@ -28,31 +28,13 @@ MANY = 100  # models at a time from which those of a known architecture are wort
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What there is to hold a trial: bytes of memory.
-
-    Attributes:
-        words: whose they are, as the begin of a clause, such as "this machine has".
-        hint: where there may be more, as the end of a sentence.
-    """
-
-    memory: float
-    words: str
-    hint: str = ""
-
-
-# Of a machine that is elsewhere nothing is known but that none has more.
-LARGEST = Machine(memory=64 * 2.0**40, words="no node of a cluster has more than")
-
-
-def this_machine() -> Machine:
-    """Return what this machine has, or the container that limits this process."""
+def this_machine() -> int:
+    """Return the bytes of memory of this machine, or of the container that limits this process."""
     limits = [psutil.virtual_memory().total]
     for path in map(Path, CGROUPS):
         with suppress(OSError, ValueError):  # no limit, or no such file
             limits.append(int(path.read_text()))
-    return Machine(min(limits), "this machine has", "; --address HOST:PORT runs the sweep on a cluster")
+    return min(limits)
 
 
 @dataclass(frozen=True)
@@ -65,17 +47,18 @@ class Need:
     bytes: float
 
 
-def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
-    """Return the function that says, in sentences with a key inside ``base``, why a trial cannot be held."""
+def fits(sweep: Sweep, memory: float) -> Callable[[Run, Source], list[str]]:
+    """Return the function that says, in sentences with a key inside ``base``, why ``memory`` bytes cannot hold a trial."""
 
     def shortages(run: Run, source: Source) -> list[str]:
         total = 0.0
         for need in needs_of(run, source, placement(sweep.resources, run.training.config)):
             total += need.bytes
-            if total > machine.memory:
+            if total > memory:
                 beside = f", {decimal(round(total))} with what is needed besides" if total > 1.01 * need.bytes else ""
                 demand = f"{format_value(need.value)} asks for {need.what}: {decimal(round(need.bytes))}{beside}"
-                sentence = f"{demand}; {machine.words} {decimal(round(machine.memory))}{machine.hint}"
+                there = f"this machine has {decimal(round(memory))}; --address HOST:PORT runs the sweep on a cluster"
+                sentence = f"{demand}; {there}"
                 (top, *inner) = need.key
                 return [f"{'.'.join(map(str, inner))}: {sentence}" if top == "base" else f"{top}.{inner[0]} {sentence}"]
         return []
