@@ -12,7 +12,6 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from datasets.components import components
 from orchestrator.api import comparison
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
 from orchestrator.config.own_code import install_named, own_paths
@@ -36,10 +35,9 @@ if TYPE_CHECKING:
 Code: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
 
 TRIAL = "trial"  # the column with the trial's id in the tables of trials
-LIBRARIES = ("torchvision", "timm")  # whose models are built without own code
 HINT = (
-    "the model is of own code, which is run only where it is named: fedpriv.load(folder, code=...) takes the files and "
-    "folders that code: of the sweep file names"
+    "own code is run only where it is named: if the model is of such code, fedpriv.load(folder, code=...) takes the files "
+    "and folders that code: of the sweep file names"
 )
 READING = "mean ± half the width of the 95 % interval over seeds; below three seeds, their values"
 LATEX = {"±": r"$\pm$", "∞": r"$\infty$", "–": "--", "<": "$<$", ">": "$>$"}  # signs that pandas does not escape
@@ -238,10 +236,7 @@ class Results:
         try:
             saved = saved_models(Folder(self.read.folder).trial(ident))
         except ConfigError as refusal:
-            model = self.read.configs.get(ident, {}).get("model", {})
-            library = re.split("[.:]", str(model.get("callable", LIBRARIES[0])))[0]
-            ours = model.get("name") in components("algorithms.models") and library in LIBRARIES
-            hint = [] if self.code or ours else [ConfigProblem(HINT, file="code")]
+            hint = [] if self.code else [ConfigProblem(HINT, file="code")]
             raise ConfigError([*refusal.problems, *hint]) from None
         if not saved:
             raise _refusal(f"trial {ident} has no saved model; its status is {statuses[ident]}", "trial")

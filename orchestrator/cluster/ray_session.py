@@ -74,12 +74,9 @@ def local_nodes(place: Placement) -> list[dict[str, float]]:
     cpus = {"CPU": float(local_cpus() * ACTORS_PER_CORE)}
     if not place.gpu:
         return [cpus]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        gpus = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
-    else:
-        gpus = len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
-    return [cpus | {"GPU": float(gpus)}]
+    import torch
+
+    return [cpus | {"GPU": float(torch.cuda.device_count())}]
 
 
 def is_connected() -> bool:

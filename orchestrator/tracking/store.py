@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.config.errors import unknown_name
 from orchestrator.results.log import quarantine
+from orchestrator.results.paths import FolderError
 from orchestrator.results.writing import write_atomically
 
 if TYPE_CHECKING:
@@ -40,10 +41,6 @@ SETTINGS = SILENT | {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-
-
-class TrackingError(Exception):
-    """MLflow cannot be used as requested. The message is a sentence."""
 
 
 def configure_environment() -> None:
@@ -98,7 +95,7 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
     """A connection to MLflow; the store beside the results is created if there is none.
 
     Raises:
-        TrackingError: there can be no store.
+        FolderError: there can be no store.
         Exception: MLflow's errors, if it cannot be reached or cannot open the store.
     """
     configure_environment()
@@ -107,12 +104,12 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
     if named_server(tracking_uri) is None:
         store = results / LOCAL
         if not results.is_dir():  # MLflow would make it again
-            raise TrackingError(f"{results} was deleted or renamed")
+            raise FolderError(f"{results} was deleted or renamed")
         if not store.exists():
             _create(store)
         with open(store, "rb") as file:
             if file.read(len(MAGIC)) != MAGIC:  # MLflow would try for minutes
-                raise TrackingError(f"{store} is no SQLite data base")
+                raise FolderError(f"{store} is no SQLite data base")
     client = MlflowClient(address(results, tracking_uri))
     with suppress(AttributeError):  # MLflow keeps connections by address, and the file may be another one by now
         client._tracking_client.store.engine.dispose()

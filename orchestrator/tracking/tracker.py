@@ -211,7 +211,7 @@ def fill(results: Path, skip: str = "") -> list[str]:
     A sweep that another process runs is left to that process, one that was sent to a server to the server.
 
     Raises:
-        TrackingError: there can be no store.
+        FolderError: there can be no store.
         Exception: MLflow's errors, if it cannot open the store.
     """
     from orchestrator.tracking.sync import MlflowSweep
