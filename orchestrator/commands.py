@@ -23,7 +23,7 @@ from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
-from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.errors import ConfigError, ConfigProblem, refusal
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
@@ -130,7 +130,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     try:
         folder = Folder(choices.results.expanduser().absolute() / sweep.name)
     except RuntimeError as error:  # somebody's home, who is unknown here
-        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+        raise refusal(str(error), "--results") from error
     # Large enough for every trial, so that one trial can pass its actors on to the next.
     places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
@@ -244,7 +244,7 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
             option = "--address" if work.choices.address else "run"
-            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file=option)]) from error
+            raise refusal(f"{error}{log.keep()}", option) from error
         except StallError as error:
             raise StallError(f"{error}{log.keep()}") from error
         if code == SOME_FAILED and (where := log.keep()):
@@ -262,7 +262,7 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
     try:
         claim = Claim(work.folder)
     except FolderError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+        raise refusal(str(error), "--results") from error
     with claim:
         if work.secret is not None:
             write_atomically(work.folder.path / SECRET, str(work.secret).encode())

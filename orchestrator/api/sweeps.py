@@ -14,7 +14,7 @@ import yaml
 from orchestrator import INTERRUPTED
 from orchestrator.api.results import Results, load
 from orchestrator.config.document import CoreLoader
-from orchestrator.config.errors import ConfigError, ConfigProblem, format_value
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal
 from orchestrator.config.sweep_file import load_sweep, parse_sweep
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
@@ -69,13 +69,12 @@ def run(  # noqa: PLR0913 (the options of the command)
         elif isinstance(sweep, str | PathLike):
             loaded = load_sweep(Path(sweep).expanduser(), changes)
         else:
-            sentence = f"must be the path of a sweep file or a dict, got {format_value(sweep)}"
-            raise ConfigError([ConfigProblem(sentence, file="sweep")])
+            raise refusal(f"must be the path of a sweep file or a dict, got {format_value(sweep)}", "sweep")
         choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, new_store)
         code = run_sweep(loaded, choices)
-    except ConfigError as refusal:
+    except ConfigError as error:
         # A dict has no lines, so those of the text that is made of it would only confuse; options are named as arguments.
-        problems = [replace(problem, line=None) if problem.file == DICT else problem for problem in refusal.problems]
+        problems = [replace(problem, line=None) if problem.file == DICT else problem for problem in error.problems]
         named = [replace(problem, file=ARGUMENTS.get(problem.file, problem.file)) for problem in problems]
         raise ConfigError(named) from None
     if code == INTERRUPTED:
@@ -128,8 +127,7 @@ def as_yaml(sweep: Mapping[str, Any]) -> str:
 def _sets(changes: Mapping[str, Any]) -> list[str]:
     """The changes as options ``key=value`` of the command. Raises ConfigError with all that cannot be written."""
     if not isinstance(changes, Mapping):
-        sentence = f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}'
-        raise ConfigError([ConfigProblem(sentence, file="set")])
+        raise refusal(f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}', "set")
     sets, problems = list[str](), list[ConfigProblem]()
     for key, value in changes.items():
         try:

@@ -87,6 +87,11 @@ class ConfigError(Exception):  # noqa: N818
         return "\n".join(map(str, self.problems))
 
 
+def refusal(sentence: str, file: str = "") -> ConfigError:
+    """The error of one problem with a whole file, or with the option or argument that stands in its place."""
+    return ConfigError([ConfigProblem(sentence, file=file)])
+
+
 def dotted_key(key: Key) -> str:
     """Write ``key`` as on the command line.
 

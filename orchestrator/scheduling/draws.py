@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import yaml
 
-from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.errors import refusal
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.log import DamageError
@@ -39,10 +39,10 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
         try:
             facts = read_sweep(folder).facts
         except DamageError as error:  # it may have ended, and then no other trial may be drawn
-            raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+            raise refusal(str(error), "--results") from error
         if (facts["file"], facts["sets"]) != (sweep.text, list(sweep.sets)):
             sentence = f"{folder.path} holds a search by another sweep file, which stands; give the sweep another name"
-            raise ConfigError([ConfigProblem(sentence, file="--results")])
+            raise refusal(sentence, "--results")
         for row in facts["trials"]:
             run = resolve(yaml.safe_load(read_plain(folder.trial(row["id"]).config)))
             return [TrialSpec(row["id"], run, {key: row.get(key) for key in sweep.swept})], None

@@ -24,7 +24,7 @@ def execute(options: argparse.Namespace) -> int:
     import socket
     import subprocess
 
-    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.config.errors import refusal
     from orchestrator.results.sweeps import sweeps_in
     from orchestrator.tracking.labels import view_link
     from orchestrator.tracking.store import connect, named_server, reason, server
@@ -32,8 +32,7 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.tracking.tracker import fill
 
     if named := named_server(None):
-        sentence = f"the MLflow server at {named} has pages of its own: open that address"
-        raise ConfigError([ConfigProblem(sentence, file="ui")])
+        raise refusal(f"the MLflow server at {named} has pages of its own: open that address", "ui")
     sweeps_in(options.results)
     place = f"{options.host}:{options.port}"
     try:
@@ -43,12 +42,12 @@ def execute(options: argparse.Namespace) -> int:
             print(sentence, flush=True)
         experiments = connect(options.results).search_experiments()
     except Exception as error:  # in MLflow's own words, whatever they are
-        raise ConfigError([ConfigProblem(f"{reason(error)}; {REMEDY}", file="ui")]) from error
+        raise refusal(f"{reason(error)}; {REMEDY}", "ui") from error
     try:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         socket.create_server((options.host, options.port), family=family).close()
     except (OSError, OverflowError) as error:
-        raise ConfigError([ConfigProblem(f"{place}: {error}; --port takes another one", file="ui")]) from error
+        raise refusal(f"{place}: {error}; --port takes another one", "ui") from error
     for experiment in experiments:
         if SWEEP in experiment.tags:
             print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {experiment.name}")
