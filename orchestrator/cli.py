@@ -98,7 +98,3 @@ def _run(options: argparse.Namespace) -> int:
         with suppress(OSError):  # the terminal may be gone
             print("interrupted", file=sys.stderr)
         return INTERRUPTED
-
-
-if __name__ == "__main__":
-    sys.exit(main())

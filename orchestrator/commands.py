@@ -116,8 +116,8 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
 
     ahead = work.ahead()
     overview = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
-    sentences = [*work.earlier.sentences(len(work.trials)), *work.earlier.planned()]
-    Console(highlight=False).print(*sentences, overview, sep="\n")
+    again = [f"{damage}: a run would set its trial aside and run it again" for damage in work.earlier.damaged.values()]
+    Console(highlight=False).print(*work.earlier.sentences(len(work.trials)), *again, overview, sep="\n")
     return FINISHED
 
 
@@ -232,7 +232,6 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
     """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
     with ray_session.ray_log() as log:
         try:
-            screen.stage = "starting Ray" if work.target.address is None else "joining the cluster"
             with screen, ray_session.ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
                     screen.say(ray_session.joined(work.target, nodes))
@@ -295,7 +294,6 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
         screen.say(remark)
     tracker = _tracker(work, screen)
     tracker.begin()
-    screen.stage = "starting the processes of the first trials"
     progress = TrialEvents(folder, [tracker, screen] if work.secret is None else [])
     interruption: BaseException | None = None
     try:

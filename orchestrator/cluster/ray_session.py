@@ -329,8 +329,10 @@ def ray_log() -> Iterator[RayLog]:
         The file, which is deleted at the end unless it is to be kept.
     """
     handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
-    log, before, stream = RayLog(Path(name)), os.dup(STDERR), sys.stderr
-    if direct := _is_stderr(stream):
+    log, before, stream, direct = RayLog(Path(name)), os.dup(STDERR), sys.stderr, False
+    with suppress(OSError, ValueError, AttributeError):  # notebooks and tests have streams of their own
+        direct = stream.fileno() == STDERR
+    if direct:
         stream.flush()
         sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=stream.encoding, errors=stream.errors)
     os.dup2(handle, STDERR)
@@ -347,10 +349,3 @@ def ray_log() -> Iterator[RayLog]:
         if not log.is_kept:
             with suppress(OSError):
                 log.path.unlink()
-
-
-def _is_stderr(stream: object) -> bool:
-    """Whether what is printed to ``stream`` goes to descriptor 2; notebooks and tests have streams of their own."""
-    with suppress(OSError, ValueError, AttributeError):
-        return bool(stream.fileno() == STDERR)  # type: ignore[attr-defined]
-    return False

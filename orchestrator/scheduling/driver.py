@@ -75,7 +75,7 @@ class Driver(tune.Trainable):
                 self._data = (key, ray.put(partition_data(run, root)))
             data = ray.get(self._data[1])
             run = settled(run, data)
-            setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
+            setup = Setup(self.trial_config.identity.id, [ray.put(run.to_dict()), self._data[1]])
             kept: dict[str, Any] = {"origin": self.trial_config.identity.hashes, "cache": sweep.cache}
             self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, **kept))
         return self.trial
@@ -101,7 +101,9 @@ class Driver(tune.Trainable):
         return report
 
     def _give_up(self, error: Exception) -> dict[str, Any]:
-        cause = _cause(error)
+        cause: BaseException = error  # Ray wraps it once for every task that it passes through
+        while isinstance(cause, ray.exceptions.RayTaskError) and isinstance(cause.cause, BaseException):
+            cause = cause.cause
         if isinstance(cause, WriteError | ray.exceptions.OutOfMemoryError):  # of the latter, Tune tries the trial again
             raise cause
         diverged = isinstance(cause, DivergenceError | FloatingPointError)
@@ -112,24 +114,9 @@ class Driver(tune.Trainable):
         status = "diverged" if diverged else "failed"
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
 
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write next to nothing when Tune pauses a trial: every round is in the trial's own folder already."""
-        (Path(checkpoint_dir) / "trial").write_text(self.folder.id)
-
-    def load_checkpoint(self, checkpoint: Any) -> None:  # noqa: ARG002
-        """Resume from the trial's own folder."""
-        self._open()
-
     def cleanup(self) -> None:
         """Stop the client actors."""
         self.clients.stop()
-
-
-def _cause(error: BaseException) -> BaseException:
-    """The original error: Ray wraps an error once for every task that it passes through."""
-    while isinstance(error, ray.exceptions.RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
-    return error
 
 
 def _rounds(trial: Trial, seconds: float) -> None:

@@ -153,10 +153,6 @@ class Earlier:
             sentences.append(f"{len(self.begun)} unfinished trials were begun with {other}, and begin anew")
         return sentences
 
-    def planned(self) -> list[str]:
-        """Say what a run would do about damaged results."""
-        return [f"{damage}: a run would set its trial aside and run it again" for damage in self.damaged.values()]
-
     def set_back(self, folder: Folder) -> list[str]:
         """Set damaged trials aside, delete what runs again with other code or data, and say so. The folder is claimed.
 

@@ -106,6 +106,9 @@ def project_trial(
     # One that an earlier attempt has left says nothing of a trial that did not fail.
     files += [paths.error] if failed and paths.error.is_file() else []
     name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
+    data, digest, inputs = run.get("data"), origin.get("data"), list[Dataset]()
+    if data and digest:
+        inputs = [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
     state = f"{name}: {record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
     return Projection(
         manifest=record["manifest"],
@@ -115,7 +118,7 @@ def project_trial(
         ended=ended,
         tags=tags,
         note=_trial_note(state, remarks, finals, experiment),
-        inputs=_inputs(run, origin),
+        inputs=inputs,
         files=[(file, "") for file in files],
         tables=[table for table in map(paths.table, TABLES) if table.is_file()],
         params={key: brief(value) for key, value in swept.items()},
@@ -200,14 +203,6 @@ def final_points(finals: Mapping[str, float], rounds: Sequence[Metric], ended: i
 
 def _written(path: Path) -> int:
     return int(1000 * path.stat().st_mtime)
-
-
-def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Dataset]:
-    """The data set that a trial has read: its name, a digest of the content, and source and split as JSON."""
-    digest, data = origin.get("data"), run.get("data")
-    if not digest or not data:
-        return []
-    return [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
 
 
 def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:

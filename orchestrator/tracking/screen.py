@@ -67,7 +67,6 @@ class Screen:
         self.console = console or Console(width=width, highlight=False, force_jupyter=False)
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far
-        self.stage = ""  # what happens before the first trial has begun
         self.began = clock()
         self.estimated = self.began - ESTIMATE_SECONDS / 2  # when the time left was last said in a line of its own
         self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self.table)
@@ -131,10 +130,8 @@ class Screen:
     def table(self) -> Group:
         """The current live table, no wider than the console: where space is short, titles are folded, then metrics left out."""
         ended, running = self._ended(), [trial for trial in self.trials.values() if trial.status == "running"]
-        left = self.left()
-        later = f", {left} left" if left else f", {self.stage}" if self.stage and not ended + running else ""
-        spent = _stopwatch(self.clock() - self.began)
-        head = f"{len(ended)} of {self.total} trials ended, {spent}{later}"
+        left, spent = self.left(), _stopwatch(self.clock() - self.began)
+        head = f"{len(ended)} of {self.total} trials ended, {spent}" + (f", {left} left" if left else "")
         trials = running + ended[: -RECENT - 1 : -1]
         columns = table_columns(self.names, live=True) if self.names else []
         options = self.console.options.update_width(UNLIMITED)

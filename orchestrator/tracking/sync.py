@@ -166,10 +166,8 @@ class MlflowSweep:
     def _show(self, keys: Iterable[str], names: Collection[str], sweep: Projection | None) -> None:
         """Set the experiment's tags: its note and its ready-made view."""
         tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
-        present = self.client.get_experiment(self.experiment).tags
         for name, text in tags.items():
-            if present.get(name) != text:
-                self.client.set_experiment_tag(self.experiment, name, text)
+            self.client.set_experiment_tag(self.experiment, name, text)
 
     def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> None:
         """Send the trained models of trials, one for each group, that MLflow lacks."""

@@ -167,8 +167,6 @@ def test_the_time_left_is_said_no_more_than_once_a_minute_where_there_is_no_live
 def test_before_the_first_round_and_after_the_last_trial_no_time_is_left_to_tell() -> None:
     screen, _ = empty(1)
     screen.on_planned("0", "lr=0.1", {"rounds": 3})
-    screen.stage = "starting Ray"
-    assert drawn(screen)[0] == "0 of 1 trials ended, 00:00, starting Ray"
     screen.on_started("0")
     lines = drawn(screen)
     assert lines[0] == "0 of 1 trials ended, 00:00"
