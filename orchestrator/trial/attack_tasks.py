@@ -26,7 +26,7 @@ from algorithms.core.messages import Doubles, Weights
 from algorithms.engine.round import Sending
 from algorithms.interfaces import Run
 from attacks import _halves
-from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, ShadowJob
+from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, ShadowJob, World
 from datasets.federation import Federation
 from orchestrator.config.run import trial_id
 from orchestrator.results.log import cached, stored
@@ -203,26 +203,30 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
 
     def measured() -> bytes:
-        """Train the replica; the measurements of its model by round."""
         world = component.module.world(component.config, worker.data, replica, worker.fixed)
-        found: dict[int, dict[str, float]] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            setup = prepare_session(f"replica of {run.seed}", run, world.data, Sending(world.silent, world.noisy))
-            files = Folder(Path(folder)).trial("replica")
-            trial = Trial(run, TrialContext(setup, world.data, LocalClients(), None, files, world.noisy))
-            while not trial.done:
-                try:
-                    trial.advance()
-                except (DivergenceError, FloatingPointError):
-                    break  # a diverged replica has no further measurements; the run itself continues
-                if component.module.looks_after(component.config, trial.state.round):
-                    model = session(setup).network, trial.state.models[0]
-                    found[trial.state.round] = component.module.measure(component.config, worker.data, *model)
-        return json.dumps(found).encode()
+        return json.dumps(_measure(worker.data, world, run, component)).encode()
 
     plain = [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), content_digest(worker.data)]
     values = json.loads(cached(Path(cache), f"replica-{digest(plain)}", measured))
     return {int(round_): value for round_, value in values.items()}
+
+
+def _measure(whole: Federation, world: World, run: Run, attack: AttackComponent) -> dict[int, dict[str, float]]:
+    """Train a replica and return the measurements of its model by round."""
+    measured: dict[int, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        setup = prepare_session(f"replica of {run.seed}", run, world.data, Sending(world.silent, world.noisy))
+        files = Folder(Path(folder)).trial("replica")
+        trial = Trial(run, TrialContext(setup, world.data, LocalClients(), None, files, world.noisy))
+        while not trial.done:
+            try:
+                trial.advance()
+            except (DivergenceError, FloatingPointError):
+                break  # a diverged replica has no further measurements; the run itself continues
+            if attack.module.looks_after(attack.config, trial.state.round):
+                network, model = session(setup).network, trial.state.models[0]
+                measured[trial.state.round] = attack.module.measure(attack.config, whole, network, model)
+    return measured
 
 
 # Replicas on halves of the examples
