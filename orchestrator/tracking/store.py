@@ -10,12 +10,10 @@ import re
 import sys
 import tempfile
 from contextlib import suppress
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from orchestrator.config.errors import unknown_name
 from orchestrator.results.log import quarantine
 from orchestrator.results.paths import FolderError
 from orchestrator.results.writing import write_atomically
@@ -27,9 +25,6 @@ LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
 HTTP = ("http", "https")
-# What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
-SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc", "uc")
-PLUGINS = "mlflow.tracking_store"
 DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {
@@ -70,13 +65,7 @@ def server_problem(tracking_uri: str | None) -> str | None:
         is_usable = split.scheme not in HTTP or (split.hostname and port != 0)
     except ValueError:
         is_usable = False
-    if not is_usable:
-        return f"{place} is no MLflow address, which looks like http://HOST:5000"
-    scheme = split.scheme.partition("+")[0]
-    schemes = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
-    if scheme and scheme not in schemes:
-        return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, schemes)
-    return None
+    return None if is_usable else f"{place} is no MLflow address, which looks like http://HOST:5000"
 
 
 def address(results: Path, tracking_uri: str | None = None) -> str:

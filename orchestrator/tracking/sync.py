@@ -127,9 +127,6 @@ class MlflowSweep:
             tags = self.identity | {NOTE: projection.begun_note(self.experiment)}
             began, name = projection.began(self.folder), self.folder.name
             runs[""] = [self.client.create_run(self.experiment, began, tags, name)]
-        for copy in runs[""][1:]:  # a deleted run that somebody has restored
-            self.client.delete_run(copy.info.run_id)
-        del runs[""][1:]
         return str(runs[""][0].info.run_id)
 
     def _log(self, former: Iterable[Run], content: Projection, tags: Mapping[str, str], opened: str | None) -> None:
@@ -219,8 +216,8 @@ class MlflowSweep:
 
 def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str) -> bool:
     """Whether MLflow has a trial, or the sweep (""), as its folder is: in one run that has ended, below the sweep's own."""
-    if len(runs.get(trial, ())) != 1:
+    if trial and len(runs.get(trial, ())) != 1:
         return False
-    (run,), parent = runs[trial], runs[""][0].info.run_id
+    run, parent = runs[trial][0], runs[""][0].info.run_id
     below = not trial or run.data.tags.get(PARENT) == parent
     return below and run.data.tags.get(MARK) == manifest and run.info.status != "RUNNING"
