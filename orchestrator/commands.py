@@ -43,8 +43,8 @@ from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan, trial_specs, unrepeatable
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
-from orchestrator.tracking.store import named_server, server_problem, set_store_aside
-from orchestrator.tracking.tracker import Tracker, fill
+from orchestrator.tracking.store import server_problem
+from orchestrator.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
@@ -52,11 +52,10 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
-NO_LOCAL_STORE = "is for the store beside the results, and a server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 NOT_EVERYTHING = (
-    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, "
-    "--new-store renames it and fills a new one"
+    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If mlflow.db cannot be opened, "
+    "rename it: the next run makes a new one, and `fedpriv ui` fills it with the other sweeps"
 )
 
 
@@ -70,7 +69,6 @@ class Choices:
     dry: bool = False  # only print the plan
     repeat_changed: bool = False  # of trials that ran with other code or data than today's
     log_models: bool = False
-    new_store: bool = False
 
 
 @dataclass(frozen=True)
@@ -184,11 +182,9 @@ def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]
 
 def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProblem]:
     """Why the results folder, the MLflow server or a Ray that is connected already cannot be used."""
-    local = choices.new_store and named_server(choices.tracking_uri)
     sentences = {
         "--results": obstacle(folder, sweep.name),
         "--tracking-uri": server_problem(choices.tracking_uri),
-        "--new-store": NO_LOCAL_STORE if local else None,
     }
     problems = [ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence]
     return problems + ([sweep.problem(ray_session.LACKS, "code")] if sweep.code and ray_session.is_connected() else [])
@@ -341,9 +337,6 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     write_report(folder.path, results=results)
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
-    elif work.choices.new_store:
-        for sentence in fill(folder.path.parent, folder.name):
-            screen.say(sentence)
     for sentence in _best(sweep.tune, rows, titles) if sweep.tune else ():
         screen.say(sentence)
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
@@ -381,7 +374,5 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:
-    choices, results = work.choices, work.folder.path.parent
-    if choices.new_store:
-        screen.say(set_store_aside(results))
-    return Tracker(results, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)
+    choices = work.choices
+    return Tracker(work.folder.path.parent, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)

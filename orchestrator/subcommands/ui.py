@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator import FINISHED
 
 HELP = "open the results in the MLflow UI"
-REMEDY = "`fedpriv run SWEEP.yaml --new-store` renames mlflow.db and fills a new one"
+REMEDY = "if mlflow.db is damaged, rename it, and a new one is filled from the results"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

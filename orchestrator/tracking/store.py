@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from orchestrator.results.log import quarantine
 from orchestrator.results.paths import FolderError
-from orchestrator.results.writing import write_atomically
+from orchestrator.results.writing import remove, write_atomically
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -113,19 +112,9 @@ def _create(store: Path) -> None:
         MlflowClient(address(Path(folder))).search_experiments(max_results=1)
         content = (Path(folder) / LOCAL).read_bytes()
     if not store.exists():  # another run may have been faster
+        for ending in JOURNALS:  # of a store that somebody has renamed or deleted
+            remove(Path(f"{store}{ending}"))
         write_atomically(store, content)
-
-
-def set_store_aside(results: Path) -> str:
-    """Rename the store beside the results, for a new one to be filled; return a sentence about it."""
-    store = results / LOCAL
-    if not os.path.lexists(store):
-        return f"there is no {store}, so a new one is made"
-    aside = quarantine(store)
-    for ending in JOURNALS:
-        if os.path.lexists(journal := results / f"{LOCAL}{ending}"):
-            os.replace(journal, aside.with_name(f"{aside.name}{ending}"))
-    return f"{store} is now {aside.name}, and a new store is filled from the results"
 
 
 def server(results: Path, port: int, host: str) -> tuple[list[str], dict[str, str]]:

@@ -205,8 +205,8 @@ class Tracker:
                 self._say(sentence)
 
 
-def fill(results: Path, skip: str = "") -> list[str]:
-    """Send the sweeps in ``results`` to the store there, but for ``skip``; return sentences on what was done.
+def fill(results: Path) -> list[str]:
+    """Send the sweeps in ``results`` to the store there; return sentences on what was done.
 
     A sweep that another process runs is left to that process, one that was sent to a server to the server.
 
@@ -219,7 +219,7 @@ def fill(results: Path, skip: str = "") -> list[str]:
     client, sent, missed = connect(results), list[str](), list[str]()
     for folder in sweeps_in(results):
         with suppress(OSError, ValueError, AttributeError):
-            if folder.name == skip or json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
+            if json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
                 continue
         try:
             with Claim(folder):

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.results.paths import Folder
 from orchestrator.tracking.labels import VIEW_TAG
-from orchestrator.tracking.store import artifacts, connect, set_store_aside
+from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
 from orchestrator.tracking.tracker import fill
 from tests.support.tracked import ENDED, NAME, TRIALS, Held, empty_store, folder, write_sweep, write_trial
@@ -194,11 +194,8 @@ def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch
 def test_another_store_is_filled_with_all_sweeps(folder):
     synced(folder)
     before = Held(folder).everything()
-    (folder.path.parent / "mlflow.db").write_bytes(b"damaged by somebody")
-    assert set_store_aside(folder.path.parent).endswith(
-        "is now mlflow.db.damaged, and a new store is filled from the results"
-    )
-    assert fill(folder.path.parent, skip=NAME) == []
+    (folder.path.parent / "mlflow.db").rename(folder.path.parent / "mlflow.db.damaged")
+    (folder.path.parent / "mlflow.db-journal").write_bytes(b"of the store that was renamed")
     assert fill(folder.path.parent) == [f"MLflow holds {NAME}, too"]
     assert Held(folder).everything() == before
 
