@@ -125,10 +125,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     Raises:
         ConfigError: the input was refused; nothing was started and nothing written.
     """
-    try:
-        folder = Folder(choices.results.expanduser().absolute() / sweep.name)
-    except RuntimeError as error:  # somebody's home, who is unknown here
-        raise refusal(str(error), "--results") from error
+    folder = Folder(Path(os.path.expanduser(choices.results)).absolute() / sweep.name)
     # Large enough for every trial, so that one trial can pass its actors on to the next.
     places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
@@ -226,7 +223,7 @@ def execute(work: Work) -> int:
 
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
     """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
-    with ray_session.ray_log() as log:
+    with ray_session.ray_log() as keep_log:
         try:
             with screen, ray_session.ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
@@ -239,10 +236,10 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
             option = "--address" if work.choices.address else "run"
-            raise refusal(f"{error}{log.keep()}", option) from error
+            raise refusal(f"{error}{keep_log()}", option) from error
         except StallError as error:
-            raise StallError(f"{error}{log.keep()}") from error
-        if code == SOME_FAILED and (where := log.keep()):
+            raise StallError(f"{error}{keep_log()}") from error
+        if code == SOME_FAILED and (where := keep_log()):
             screen.say(where.strip(" ()"))
         return code
 

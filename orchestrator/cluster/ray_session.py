@@ -12,9 +12,8 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -303,33 +302,23 @@ def judge(ref: Any, node: str, path: Path) -> str:
 STDERR = 2
 
 
-@dataclass
-class RayLog:
-    """The file of one session; ``is_kept``: it stays after the session."""
-
-    path: Path
-    is_kept: bool = False
-
-    def keep(self) -> str:
-        """Keep the file after the session, because something went wrong.
-
-        Returns:
-            Where to read what Ray itself says, to be put after a sentence; empty if it has said nothing.
-        """
-        with suppress(OSError):  # it is gone, as where old files are deleted
-            self.is_kept = self.path.stat().st_size > 0
-        return f" (Ray's own messages are in {self.path})" if self.is_kept else ""
-
-
 @contextmanager
-def ray_log() -> Iterator[RayLog]:
+def ray_log() -> Iterator[Callable[[], str]]:
     """Send descriptor 2 to a file for as long as the ``with`` lasts.
 
     Yields:
-        The file, which is deleted at the end unless it is to be kept.
+        What to call if something went wrong, or else the file is deleted at the end. It returns where to read what Ray itself
+        says, to be put after a sentence; empty if Ray has said nothing.
     """
     handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
-    log, before, stream, direct = RayLog(Path(name)), os.dup(STDERR), sys.stderr, False
+    before, stream, direct, is_kept = os.dup(STDERR), sys.stderr, False, False
+
+    def keep() -> str:
+        nonlocal is_kept
+        with suppress(OSError):  # it is gone, as where old files are deleted
+            is_kept = os.stat(name).st_size > 0
+        return f" (Ray's own messages are in {name})" if is_kept else ""
+
     with suppress(OSError, ValueError, AttributeError):  # notebooks and tests have streams of their own
         direct = stream.fileno() == STDERR
     if direct:
@@ -337,7 +326,7 @@ def ray_log() -> Iterator[RayLog]:
         sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=stream.encoding, errors=stream.errors)
     os.dup2(handle, STDERR)
     try:
-        yield log
+        yield keep
     finally:
         os.dup2(before, STDERR)
         if direct:
@@ -346,6 +335,6 @@ def ray_log() -> Iterator[RayLog]:
             sys.stderr = stream
         os.close(before)
         os.close(handle)
-        if not log.is_kept:
+        if not is_kept:
             with suppress(OSError):
-                log.path.unlink()
+                os.unlink(name)

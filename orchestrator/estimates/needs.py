@@ -24,7 +24,6 @@ from orchestrator.config.errors import Key, format_value
 from orchestrator.config.sweep_file import Sweep
 
 FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's position in a batch, of a client's model
-MANY = 100  # models at a time from which those of a known architecture are worth counting
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -79,7 +78,7 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     plan = float(training.epochs) * each * POSITION * together
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
     yield Need(("base", "training", "epochs"), training.epochs, passes, plan)
-    size = parameters(run, source.train.x.shape[1:], source.classes, clusters + together * busy + clients)
+    size = parameters(run, source.train.x.shape[1:], source.classes)
     if size is None:
         return
     each_model, many = FLOAT * size, f"of {_count(size)} parameters"
@@ -101,13 +100,13 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     yield Need(("resources", "client_actors"), place.actors, what, (busy - 1) * worker)
 
 
-def parameters(run: Run, shape: tuple[int, ...], classes: int, copies: float = MANY) -> int | None:
-    """Return the number of the model's parameters, without making it; None if it cannot be told or is not worth it.
+def parameters(run: Run, shape: tuple[int, ...], classes: int) -> int | None:
+    """Return the number of the model's parameters, without making it; None if it cannot be told.
 
     The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So the
     answer is remembered.
     """
-    return _counted(_Written(repr(run.model), run.model), tuple(map(int, shape)), int(classes), copies >= MANY)
+    return _counted(_Written(repr(run.model), run.model), tuple(map(int, shape)), int(classes))
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,10 @@ class _Written:
 
 
 @remembered
-def _counted(written: _Written, shape: tuple[int, ...], classes: int, worth_it: bool) -> int | None:
+def _counted(written: _Written, shape: tuple[int, ...], classes: int) -> int | None:
     model = written.model
     count: int | None = model.module.parameters(model.config, shape, classes)
-    if count is not None or not worth_it:
+    if count is not None:
         return count
     from algorithms.core import own_values
 

@@ -16,7 +16,7 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
 from orchestrator.results.paths import Folder
-from orchestrator.results.provenance import Hashes, differences
+from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import TrialIdentity, has_ended, read_record
 from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
@@ -207,8 +207,13 @@ def earlier_results(
 
 
 def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-    changed = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
-    return {trial: names for trial, names in changed.items() if names}
+    """Which of "code" and "data" have other hashes than before, by trial; what was not hashed then or now is in neither."""
+    pairs = {trial: (origin, now[trial]) for trial, origin in before.items()}
+    kinds = {
+        trial: [kind for kind in ("code", "data") if kind in a and kind in b and a[kind] != b[kind]]
+        for trial, (a, b) in pairs.items()
+    }
+    return {trial: changed for trial, changed in kinds.items() if changed}
 
 
 def _other(changed: Mapping[str, Sequence[str]]) -> str:

@@ -21,7 +21,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Fill the store with the sweeps that it lacks, say what to open, the latest first, and start the MLflow server."""
-    import socket
     import subprocess
 
     from orchestrator.config.errors import refusal
@@ -43,11 +42,6 @@ def execute(options: argparse.Namespace) -> int:
         experiments = connect(options.results).search_experiments()
     except Exception as error:  # in MLflow's own words, whatever they are
         raise refusal(f"{reason(error)}; {REMEDY}", "ui") from error
-    try:
-        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        socket.create_server((options.host, options.port), family=family).close()
-    except (OSError, OverflowError) as error:
-        raise refusal(f"{place}: {error}; --port takes another one", "ui") from error
     for experiment in experiments:
         if SWEEP in experiment.tags:
             print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {experiment.name}")
