@@ -111,7 +111,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         run = examples[kind]
         try:
             data, loading = small.data(run)
-            size = parameters(run, data.shape, data.classes)
+            size = parameters(run.model, data.shape, data.classes)
             if size is not None and size > MOST_PARAMETERS:
                 return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
             of_trial = counts.of_trial(run, data, place, small.rate(run, data), loading)

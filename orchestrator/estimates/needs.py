@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     plan = float(training.epochs) * each * POSITION * together
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
     yield Need(("base", "training", "epochs"), training.epochs, passes, plan)
-    size = parameters(run, source.train.x.shape[1:], source.classes)
+    size = parameters(run.model, source.train.x.shape[1:], source.classes)
     if size is None:
         return
     each_model, many = FLOAT * size, f"of {_count(size)} parameters"
@@ -100,26 +100,13 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     yield Need(("resources", "client_actors"), place.actors, what, (busy - 1) * worker)
 
 
-def parameters(run: Run, shape: tuple[int, ...], classes: int) -> int | None:
-    """Return the number of the model's parameters, without making it; None if it cannot be told.
+@remembered
+def parameters(model: Component[ModelContract, Any], shape: tuple[int, ...], classes: int) -> int | None:
+    """Return the number of a model's parameters, without making it; None if it cannot be told.
 
     The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So the
     answer is remembered.
     """
-    return _counted(_Written(repr(run.model), run.model), tuple(map(int, shape)), int(classes))
-
-
-@dataclass(frozen=True)
-class _Written:
-    """A model whose fields need not be hashable: it is compared by its name and fields, as they are written."""
-
-    text: str
-    model: Component[ModelContract, Any] = field(compare=False)
-
-
-@remembered
-def _counted(written: _Written, shape: tuple[int, ...], classes: int) -> int | None:
-    model = written.model
     count: int | None = model.module.parameters(model.config, shape, classes)
     if count is not None:
         return count

@@ -208,10 +208,9 @@ def earlier_results(
 
 def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
     """Which of "code" and "data" have other hashes than before, by trial; what was not hashed then or now is in neither."""
-    pairs = {trial: (origin, now[trial]) for trial, origin in before.items()}
     kinds = {
-        trial: [kind for kind in ("code", "data") if kind in a and kind in b and a[kind] != b[kind]]
-        for trial, (a, b) in pairs.items()
+        trial: [kind for kind in {"code", "data"} & then.keys() & now[trial].keys() if then[kind] != now[trial][kind]]
+        for trial, then in before.items()
     }
     return {trial: changed for trial, changed in kinds.items() if changed}
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
-from PIL import Image
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.results.log import read_manifest
@@ -26,7 +25,7 @@ from orchestrator.results.sweeps import content_hash
 from orchestrator.results.tables import read_table
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
-from orchestrator.tracking.projection import PICTURES, ROUND, Projection
+from orchestrator.tracking.projection import ROUND, Projection
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 MOST_ROWS = 1000  # of a table on a page
-FIGURE_WIDTH = 800  # pixels, for a note shows pictures in their full size
 SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
 MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which groups models were
 PARENT, NOTE, SHOWN_TABLES = "mlflow.parentRunId", "mlflow.note.content", "mlflow.loggedArtifacts"
@@ -153,10 +151,6 @@ class MlflowSweep:
         for name, path in tables.items():  # MLflow's `log_table` would add to a table that is there
             rows = read_table(path).to_pandas().tail(MOST_ROWS)
             client.log_text(run_id, rows.to_json(orient="split", index=False, date_format="iso"), name)
-        for path in content.pictures:
-            with Image.open(path) as image:
-                image.thumbnail((FIGURE_WIDTH, image.height))
-                client.log_image(run_id, image, f"{PICTURES}/{path.name}")
         client.set_terminated(run_id, content.status, content.ended)
         client.set_tag(run_id, MARK, content.manifest)
 

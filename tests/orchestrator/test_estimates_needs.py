@@ -102,7 +102,7 @@ def test_the_refusal_depends_on_the_machine() -> None:
 
 def test_parameters_are_counted_without_being_made() -> None:
     run = a_run(model={"name": "mlp", "hidden": [10**12]})
-    assert needs.parameters(run, (64,), 10) == 65 * 10**12 + (10**12 + 1) * 10
+    assert needs.parameters(run.model, (64,), 10) == 65 * 10**12 + (10**12 + 1) * 10
     assert own_values.elements(lambda: Plain(64, 10, width=10**9)) == 65 * 10**9 + (10**9 + 1) * 10
     assert own_values.elements(lambda: Plain(64, 10, width=-1)) is None
 
@@ -114,8 +114,8 @@ def test_a_model_that_many_trials_have_is_counted_once(monkeypatch: pytest.Monke
     for seed in range(3):
         for width in (2, 3):
             model = {"name": "imported", "callable": "tests.support.own_modules:Plain", "args": {"width": width}}
-            assert needs.parameters(a_run(seed=seed, model=model), (1, 8, 8), 10) == 700
+            assert needs.parameters(a_run(seed=seed, model=model).model, (1, 8, 8), 10) == 700
     assert len(counted) == 4  # of each width once for what it is made of, and once for its size
     forget()
-    assert needs.parameters(a_run(model=model), (1, 8, 8), 10) == 700
+    assert needs.parameters(a_run(model=model).model, (1, 8, 8), 10) == 700
     assert len(counted) == 6  # whose code may have been edited
