@@ -46,15 +46,11 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
         for row in facts["trials"]:
             run = resolve(yaml.safe_load(read_plain(folder.trial(row["id"]).config)))
             return [TrialSpec(row["id"], run, {key: row.get(key) for key in sweep.swept})], None
-    kept = folder.path / SECRET
-    secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
-    return _trials(sweep, secret, dry), secret
-
-
-def _trials(sweep: Sweep, secret: int, dry: bool) -> list[TrialSpec]:
     import numpy as np
 
     assert sweep.tune and sweep.tune.draws and sweep.space
+    kept = folder.path / SECRET
+    secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
     rng, law, specs = np.random.default_rng(secret), sweep.tune.draws, list[TrialSpec]()
     for _ in range(round(law.mean) if dry else law.number(rng)):
         values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
@@ -65,7 +61,7 @@ def _trials(sweep: Sweep, secret: int, dry: bool) -> list[TrialSpec]:
         config = run.data.config.model_copy(update={"split_seed": partition_seed(run)})
         run = replace(run, seed=seed, data=replace(run.data, config=config))
         specs.append(TrialSpec(trial_id(run), run, values))
-    return specs
+    return specs, secret
 
 
 def best(sweep: Sweep, folder: Folder, trials: list[TrialSpec]) -> TrialSpec | None:

@@ -29,7 +29,6 @@ from orchestrator.results.tables import read_table
 from orchestrator.tracking.labels import (
     SETTING,
     brief,
-    component_tags,
     headline_metrics,
     metric_key,
     scalar_metrics,
@@ -40,7 +39,6 @@ from orchestrator.tracking.labels import (
 
 ROUND = metric_key("round")  # a metric that every round has
 SOFTWARE = ("commit", "host", "device")  # of a trial's origin, besides versions of packages, what is a tag
-TABLES = ("rounds", "clients", "attacks")  # shown on a trial's page; those of single examples are too long for one
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
 MOST_FIGURES = 3  # in a note: the first of these that there are
 NOTE_LENGTH = 8000  # MLflow's limit
@@ -66,7 +64,6 @@ class Projection:
     tags: Mapping[str, str]
     note: str
     files: Sequence[tuple[Path, str]]  # artifacts, each with its folder among them
-    tables: Sequence[Path]  # Parquet files that its page shows as tables
     inputs: Sequence[Dataset] = ()  # the data sets that it has read
     rounds: Sequence[Metric] = ()  # the values of its metrics in each round
     finals: Sequence[Metric] = ()
@@ -118,7 +115,6 @@ def project_trial(
         note=_trial_note(state, remarks, finals, experiment),
         inputs=inputs,
         files=[(file, "") for file in files],
-        tables=[table for table in map(paths.table, TABLES) if table.is_file()],
         params={key: brief(value) for key, value in swept.items()},
         rounds=rounds,
         finals=final_points(finals, rounds, ended),
@@ -153,14 +149,16 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         tags={**_shown_tags({}), "status": word, **verdicts},
         note=note,
         files=[(file, "" if file.parent == folder.path else "report") for file in sweep_files(folder)],
-        tables=[folder.table] if folder.table.is_file() else [],
         first=first,
     )
 
 
 def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, str]:
     """The tags of a trial that are known when it starts: its setting, its components, what it runs with."""
-    return _shown_tags(origin) | {SETTING: setting_name(swept)} | component_tags(run)
+    parts = {slot: str(part["name"]) for slot, part in run.items() if isinstance(part, Mapping) and "name" in part}
+    if attacks := ", ".join(str(attack["name"]) for attack in run.get("attacks") or ()):
+        parts["attacks"] = attacks
+    return _shown_tags(origin) | {SETTING: setting_name(swept)} | parts
 
 
 def round_points(rows: Iterable[Mapping[str, Any]], started: int, ended: int | None = None) -> list[Metric]:

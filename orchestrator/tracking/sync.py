@@ -7,7 +7,6 @@ missing, a trial's run is deleted and logged again from disk, and the sweep's ow
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -22,7 +21,6 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
 from orchestrator.results.sweeps import content_hash
-from orchestrator.results.tables import read_table
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
 from orchestrator.tracking.projection import ROUND, Projection
@@ -32,10 +30,9 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from torch import nn
 
-MOST_ROWS = 1000  # of a table on a page
 SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
 MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which groups models were
-PARENT, NOTE, SHOWN_TABLES = "mlflow.parentRunId", "mlflow.note.content", "mlflow.loggedArtifacts"
+PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
 BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
@@ -85,7 +82,10 @@ class MlflowSweep:
             self._log((), sweep, {}, parent)
         if stale or sweep:
             names = {name for record in records.values() for name in scalar_metrics(record.get("metrics") or {})}
-            self._show([key for trial in values.values() for key in trial], names, sweep)
+            keys = [key for trial in values.values() for key in trial]
+            tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
+            for name, text in tags.items():
+                self.client.set_experiment_tag(self.experiment, name, text)
         for trial in live if only is None else ():
             if trial not in records:  # interrupted: the next run resumes the trial, and opens another run for it
                 self.client.set_terminated(live[trial], "KILLED")
@@ -133,9 +133,7 @@ class MlflowSweep:
         for run in former:
             if run.info.run_id != opened:
                 client.delete_run(run.info.run_id)
-        tables = {f"tables/{path.stem}.json": path for path in content.tables}
-        listing = json.dumps([{"path": name, "type": "table"} for name in tables])
-        tags = {NOTE: content.note, SHOWN_TABLES: listing, **self.identity, **tags}
+        tags = {NOTE: content.note, **self.identity, **tags}
         run_id = opened or client.create_run(self.experiment, content.started, tags).info.run_id
         client.update_run(run_id, name=content.name[:NAME_LENGTH])
         params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in content.params.items()]
@@ -148,17 +146,8 @@ class MlflowSweep:
         client.log_inputs(run_id, [DatasetInput(data, context) for data in content.inputs])
         for path, below in content.files:
             client.log_artifact(run_id, str(path), below or None)
-        for name, path in tables.items():  # MLflow's `log_table` would add to a table that is there
-            rows = read_table(path).to_pandas().tail(MOST_ROWS)
-            client.log_text(run_id, rows.to_json(orient="split", index=False, date_format="iso"), name)
         client.set_terminated(run_id, content.status, content.ended)
         client.set_tag(run_id, MARK, content.manifest)
-
-    def _show(self, keys: Iterable[str], names: Collection[str], sweep: Projection | None) -> None:
-        """Set the experiment's tags: its note and its ready-made view."""
-        tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
-        for name, text in tags.items():
-            self.client.set_experiment_tag(self.experiment, name, text)
 
     def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> None:
         """Send the trained models of trials, one for each group, that MLflow lacks."""

@@ -24,7 +24,6 @@ from orchestrator.results.sweeps import content_hash, sweeps_in
 from orchestrator.results.writing import write_atomically
 from orchestrator.tracking.labels import trial_name, view_link
 from orchestrator.tracking.store import (
-    DEFAULT_SERVER,
     JOURNALS,
     LOCAL,
     artifacts,
@@ -120,9 +119,8 @@ class Tracker:
         return self.where == LOCAL
 
     def link(self) -> str:
-        """The address of the sweep's ready-made view, on its server or on that of ``fedpriv ui``; empty if it has none."""
-        server = DEFAULT_SERVER if self.is_local else self.where
-        return view_link(server, self._sweep.experiment) if self._sweep and server.startswith("http") else ""
+        """The address of the sweep's ready-made view on its server; empty if it has none."""
+        return view_link(self.where, self._sweep.experiment) if self._sweep and self.where.startswith("http") else ""
 
     def _work(self) -> None:
         """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.paths import Folder
+from orchestrator.results.tables import read_table
 from orchestrator.tracking.labels import VIEW_TAG
 from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
@@ -46,9 +47,9 @@ def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
     expected = {"setting": "ifca_mir", "model": "mlp", "status": "finished", "guarantee": "none: no noise"}
     assert expected.items() <= run.data.tags.items() and run.data.tags["mlflow.source.git.commit"] == "c0ffee"
     assert [one.dataset.digest for one in run.inputs.dataset_inputs] == ["abc"]
-    files = {"config.yaml", "rounds.parquet", "clients.parquet", "tables/rounds.json", "tables/clients.json"}
+    files = {"config.yaml", "rounds.parquet", "clients.parquet"}
     assert held.files("ifca_mir1") == files
-    files = {"sweep.yaml", "report/trade_off.png", "tables/trials.json"}
+    files = {"sweep.yaml", "report/trade_off.png", "trials.parquet"}
     assert held.files("") == files
 
 
@@ -114,8 +115,8 @@ def test_a_changed_trial_replaces_its_run_and_no_other(folder):
     assert "error.txt" not in held.files("ifca0") and "reason" not in held.runs["ifca0"].data.tags
     assert held.runs[""].info.status == "FINISHED"
     assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
-    table = json.loads(Path(held.client.download_artifacts(held.ids[""], "tables/trials.json")).read_text())
-    assert sorted(row[0] for row in table["data"]) == sorted(TRIALS)
+    table = read_table(Path(held.client.download_artifacts(held.ids[""], "trials.parquet")))
+    assert sorted(table["id"].to_pylist()) == sorted(TRIALS)
 
 
 def test_what_is_not_ours_is_left_alone(folder):
