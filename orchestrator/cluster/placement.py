@@ -35,14 +35,9 @@ class Placement:
         return {"CPU": float(self.threads)} | ({"GPU": self.gpu} if self.gpu else {})
 
     @property
-    def count(self) -> int:
-        """The number of bundles, without the driver's empty one."""
-        return 2 * self.actors if self.gpu else self.actors
-
-    @property
     def bundles(self) -> list[dict[str, float]]:
         """The bundles of the trial's placement group, without the driver's empty one."""
-        return [self.bundle] * self.count
+        return [self.bundle] * (2 * self.actors if self.gpu else self.actors)
 
     def _options(self, group: Any, cpus: int, indices: range) -> list[dict[str, Any]]:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -75,9 +70,10 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
     """A sentence that says why one trial does not fit on ``nodes`` (resources of each node); None if it fits."""
     if place.gpu and not any(node.get("GPU") for node in nodes):
         return NO_GPU
-    if _capacity(place.bundle, nodes) >= place.count:
+    count = len(place.bundles)
+    if _capacity(place.bundle, nodes) >= count:
         return None
-    need = {name: amount * place.count for name, amount in place.bundle.items()}
+    need = {name: amount * count for name, amount in place.bundle.items()}
     have = {name: sum(node.get(name, 0) for node in nodes) for name in need}
     needed, there = (" and ".join(f"{amount:g} {name}" for name, amount in part.items()) for part in (need, have))
     return (
@@ -88,7 +84,7 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
 
 def concurrent_trials(place: Placement, nodes: Sequence[dict[str, float]], limit: int | str) -> int:
     """The number of trials that run at the same time: as many as fit, but at most ``limit`` unless that is "auto"."""
-    fit = _capacity(place.bundle, nodes) // place.count
+    fit = _capacity(place.bundle, nodes) // len(place.bundles)
     return max(1, fit if limit == "auto" else min(fit, int(limit)))
 
 

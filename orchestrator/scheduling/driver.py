@@ -50,10 +50,6 @@ class Driver(tune.Trainable):
         self._take(TrialConfig.from_dict(new_config["trial"]))
         return True
 
-    def __repr__(self) -> str:
-        """What Ray's dashboard shows for this process, whichever trial of the sweep it runs."""
-        return f"driver of {Path(self.trial_config.sweep).name}"
-
     def _take(self, config: TrialConfig) -> None:
         self.clients.title = self.shadows.title = config.title
         self.trial_config, self.began = config, time.time()

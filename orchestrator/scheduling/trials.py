@@ -108,7 +108,6 @@ def _words(trials: list[TrialSpec]) -> set[str]:
 
 # What the sweep's folder holds already: what is complete, what ran with other code or data, what is damaged
 
-REPEAT = "--repeat-changed"
 SECRET = (
     "; the trial's noise was secret, so it cannot be repeated: restore the file from a copy, or delete the folder {} to "
     "draw new noise"
@@ -146,7 +145,7 @@ class Earlier:
         """Say what the earlier results of the sweep's ``total`` trials are, before anything runs."""
         sentences = []
         if self.changed:
-            then = "and run again" if self.repeat else f"and their results stand; {REPEAT} runs them again"
+            then = "and run again" if self.repeat else "and their results stand; --repeat-changed runs them again"
             sentences.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
         if self.begun:
             other = _other(self.begun)
