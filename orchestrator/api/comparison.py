@@ -99,10 +99,9 @@ def _label(results: Results, setting: Setting) -> str:
 def _dealt(results: Results, setting: Setting) -> Setting:
     """The setting with the seed of each trial's partition, which is the run's where ``data.split_seed`` is null."""
     seeds = [results.value(trial, DEAL) for trial in setting.trials]
-    dealt = [trial.get("seed") if seed is None else seed for trial, seed in zip(setting.trials, seeds, strict=True)]
-    return replace(
-        setting, trials=tuple(trial | {DEAL: seed} for trial, seed in zip(setting.trials, dealt, strict=True))
-    )
+    pairs = zip(setting.trials, seeds, strict=True)
+    dealt = [trial | {DEAL: trial.get("seed") if seed is None else seed} for trial, seed in pairs]
+    return replace(setting, trials=tuple(dealt))
 
 
 def _comparable(first: Results, mine: Setting, second: Results, theirs: Setting) -> bool:

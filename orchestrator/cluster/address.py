@@ -121,9 +121,8 @@ def _reach(address: str, origin: str) -> None:
     try:
         is_ray = _speaks(host.strip("[]"), int(port))
     except (OSError, UnicodeError) as error:  # the latter of a host's name that cannot be encoded
-        reason = (
-            "no answer" if isinstance(error, TimeoutError) else (getattr(error, "strerror", "") or str(error)).lower()
-        )
+        said = str(getattr(error, "strerror", None) or error).lower()
+        reason = "no answer" if isinstance(error, TimeoutError) else said
         raise ClusterError(f"no Ray cluster answers at {where}: {reason}; {ALONE}") from error
     if not is_ray:
         raise ClusterError(f"what answers at {where} is not Ray; {ALONE}")
