@@ -110,6 +110,14 @@ class Driver(tune.Trainable):
         status = "diverged" if diverged else "failed"
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
 
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write next to nothing when Tune pauses a trial: every round is in the trial's own folder already."""
+        (Path(checkpoint_dir) / "trial").write_text(self.folder.id)
+
+    def load_checkpoint(self, checkpoint: Any) -> None:  # noqa: ARG002
+        """Resume from the trial's own folder."""
+        self._open()
+
     def cleanup(self) -> None:
         """Stop the client actors."""
         self.clients.stop()
