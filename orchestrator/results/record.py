@@ -14,6 +14,10 @@ from orchestrator.results.paths import TrialFolder
 from orchestrator.results.writing import remove_folder
 
 SECRET_NOISE = "not repeatable: the noise was secret, so another run of this trial gives other numbers"  # a note
+UNREPEATABLE = (  # what is said of a damage to such a trial
+    "; the trial's noise is secret, so it cannot be repeated: restore {} from a copy, or delete that folder to begin anew "
+    "with fresh noise, which the guarantee will count alone, although models were sent out before"
+)
 
 
 @dataclass(frozen=True)

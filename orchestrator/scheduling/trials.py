@@ -17,7 +17,7 @@ from orchestrator.config.tune_section import Tune
 from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.record import TrialIdentity, has_ended, read_record
+from orchestrator.results.record import UNREPEATABLE, TrialIdentity, has_ended, read_record
 from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
 from orchestrator.trial.saved import begun_with
@@ -108,11 +108,6 @@ def _words(trials: list[TrialSpec]) -> set[str]:
 
 # What the sweep's folder holds already: what is complete, what ran with other code or data, what is damaged
 
-SECRET = (
-    "; the trial's noise was secret, so it cannot be repeated: restore the file from a copy, or delete the folder {} to "
-    "draw new noise"
-)
-
 
 @dataclass(frozen=True)
 class Earlier:
@@ -192,7 +187,7 @@ def earlier_results(
     found = [(trial.id, damage) for trial, damage in zip(present, damages, strict=True) if damage]
     damaged = {trial: damage for trial, damage in found if not records[trial] or has_ended(records[trial], tune)}
     lost = [
-        ConfigProblem(f"{damage}{SECRET.format(folder.trial(trial).path)}", file="--results")
+        ConfigProblem(f"{damage}{UNREPEATABLE.format(folder.trial(trial).path)}", file="--results")
         for trial, damage in damaged.items()  # one that is not drawn yet is taken to be like those that are
         if not all(spec.run.repeatable for spec in ([specs[trial]] if trial in specs else trials))
     ]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
-HTTP = ("http", "https")
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -60,7 +59,7 @@ def server_problem(tracking_uri: str | None) -> str | None:
     try:
         split = urlsplit(uri)
         port = split.port  # raises where it is none
-        is_usable = split.scheme not in HTTP or (split.hostname and port != 0)
+        is_usable = split.scheme not in ("http", "https") or (split.hostname and port != 0)
     except ValueError:
         is_usable = False
     return None if is_usable else f"{place} is no MLflow address, which looks like http://HOST:5000"
