@@ -136,6 +136,10 @@ class Component(Generic[Contract, Fields]):
     config: Fields
     folder: str
 
+    def __hash__(self) -> int:
+        """A hash without the fields, among which may be lists and maps."""
+        return hash((self.name, self.folder))
+
     @property
     def module(self) -> Contract:
         """The component's functions and constants, completed with the contract's defaults."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from orchestrator import INTERRUPTED, REFUSED, SOME_FAILED
-from orchestrator.cluster.signals import heeded
+from orchestrator.cluster.signals import SIGNALED, heeded
 
 # In the order of ``fedpriv --help``.
 ORDER = ("new", "run", "report", "verdict", "list", "check", "ui", "clean")
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code, see `orchestrator`; of what interrupts a run, SIGTERM gives 143 and SIGHUP 129.
     """
     options = parser().parse_args(arguments)
-    with heeded() as interruption:
+    with heeded() as asked:
         code = _run(options)
-        return interruption.code(code) if code == INTERRUPTED else code
+        return SIGNALED + asked[0] if code == INTERRUPTED and asked else code
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -98,7 +98,3 @@ def _run(options: argparse.Namespace) -> int:
         with suppress(OSError):  # the terminal may be gone
             print("interrupted", file=sys.stderr)
         return INTERRUPTED
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,6 +6,7 @@ complete sweep is only shown again.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import shutil
@@ -22,11 +23,11 @@ from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
-from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.errors import ConfigError, ConfigProblem, refusal
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
-from orchestrator.estimates.needs import LARGEST, fits, this_machine
+from orchestrator.estimates.needs import fits, this_machine
 from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
@@ -42,8 +43,8 @@ from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan, trial_specs, unrepeatable
 from orchestrator.tracking.events import TrialEvents, failure_lines
 from orchestrator.tracking.screen import Screen
-from orchestrator.tracking.store import named_server, server_problem, set_store_aside
-from orchestrator.tracking.tracker import Tracker, fill
+from orchestrator.tracking.store import server_problem
+from orchestrator.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.search import Search
@@ -51,11 +52,10 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
-NO_LOCAL_STORE = "is for the store beside the results, and a server is named (--tracking-uri or MLFLOW_TRACKING_URI)"
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
 NOT_EVERYTHING = (
-    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If its store cannot be opened, "
-    "--new-store renames it and fills a new one"
+    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If mlflow.db cannot be opened, "
+    "rename it: the next run makes a new one, and `fedpriv ui` fills it with the other sweeps"
 )
 
 
@@ -69,7 +69,6 @@ class Choices:
     dry: bool = False  # only print the plan
     repeat_changed: bool = False  # of trials that ran with other code or data than today's
     log_models: bool = False
-    new_store: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,8 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
 
     ahead = work.ahead()
     overview = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
-    sentences = [*work.earlier.sentences(len(work.trials)), *work.earlier.planned()]
-    Console(highlight=False).print(*sentences, overview, sep="\n")
+    again = [f"{damage}: a run would set its trial aside and run it again" for damage in work.earlier.damaged.values()]
+    Console(highlight=False).print(*work.earlier.sentences(len(work.trials)), *again, overview, sep="\n")
     return FINISHED
 
 
@@ -126,10 +125,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     Raises:
         ConfigError: the input was refused; nothing was started and nothing written.
     """
-    try:
-        folder = Folder(choices.results.expanduser().absolute() / sweep.name)
-    except RuntimeError as error:  # somebody's home, who is unknown here
-        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+    folder = Folder(Path(os.path.expanduser(choices.results)).absolute() / sweep.name)
     # Large enough for every trial, so that one trial can pass its actors on to the next.
     places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))
@@ -146,7 +142,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
             problems += misfit_problems(sweep, place, ray_session.local_nodes(place))
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
-    machine = LARGEST if elsewhere or target.address else this_machine()
+    memory = math.inf if elsewhere or target.address else this_machine()  # nothing is known of another machine
     if choices.repeat_changed and sweep.space:
         problems.append(ConfigProblem(SEARCH_REPEATS, file="--repeat-changed"))
     if not problems:
@@ -154,7 +150,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     hashes = Hashes()
     download = not problems and not choices.dry
     settled = list[tuple[Run, Run]]()
-    problems += data_problems(sweep, download, hashes.add, fits(sweep, machine), lambda *pair: settled.append(pair))
+    problems += data_problems(sweep, download, hashes.add, fits(sweep, memory), lambda *pair: settled.append(pair))
     if problems:
         raise ConfigError(problems)
     for line in budget_lines(sweep, settled):
@@ -183,11 +179,9 @@ def misfit_problems(sweep: Sweep, place: Placement, nodes: list[dict[str, float]
 
 def _unusable(folder: Folder, sweep: Sweep, choices: Choices) -> list[ConfigProblem]:
     """Why the results folder, the MLflow server or a Ray that is connected already cannot be used."""
-    local = choices.new_store and named_server(choices.tracking_uri)
     sentences = {
         "--results": obstacle(folder, sweep.name),
         "--tracking-uri": server_problem(choices.tracking_uri),
-        "--new-store": NO_LOCAL_STORE if local else None,
     }
     problems = [ConfigProblem(sentence, file=option) for option, sentence in sentences.items() if sentence]
     return problems + ([sweep.problem(ray_session.LACKS, "code")] if sweep.code and ray_session.is_connected() else [])
@@ -229,9 +223,8 @@ def execute(work: Work) -> int:
 
 def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
     """Run the missing trials; Ray's own log is kept, and named, only if something failed."""
-    with ray_session.ray_log() as log:
+    with ray_session.ray_log() as keep_log:
         try:
-            screen.stage = "starting Ray" if work.target.address is None else "joining the cluster"
             with screen, ray_session.ray_session(work.target, work.place) as nodes:
                 if work.target.address is not None:
                     screen.say(ray_session.joined(work.target, nodes))
@@ -243,10 +236,10 @@ def _on_ray(work: Work, missing: list[TrialSpec], screen: Screen) -> int:
                     code = _train(work, missing, nodes, screen)
         except ClusterError as error:
             option = "--address" if work.choices.address else "run"
-            raise ConfigError([ConfigProblem(f"{error}{log.keep()}", file=option)]) from error
+            raise refusal(f"{error}{keep_log()}", option) from error
         except StallError as error:
-            raise StallError(f"{error}{log.keep()}") from error
-        if code == SOME_FAILED and (where := log.keep()):
+            raise StallError(f"{error}{keep_log()}") from error
+        if code == SOME_FAILED and (where := keep_log()):
             screen.say(where.strip(" ()"))
         return code
 
@@ -261,7 +254,7 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
     try:
         claim = Claim(work.folder)
     except FolderError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+        raise refusal(str(error), "--results") from error
     with claim:
         if work.secret is not None:
             write_atomically(work.folder.path / SECRET, str(work.secret).encode())
@@ -294,7 +287,6 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
         screen.say(remark)
     tracker = _tracker(work, screen)
     tracker.begin()
-    screen.stage = "starting the processes of the first trials"
     progress = TrialEvents(folder, [tracker, screen] if work.secret is None else [])
     interruption: BaseException | None = None
     try:
@@ -342,9 +334,6 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     write_report(folder.path, results=results)
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
-    elif work.choices.new_store:
-        for sentence in fill(folder.path.parent, folder.name):
-            screen.say(sentence)
     for sentence in _best(sweep.tune, rows, titles) if sweep.tune else ():
         screen.say(sentence)
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
@@ -382,7 +371,5 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
 
 
 def _tracker(work: Work, screen: Screen) -> Tracker:
-    choices, results = work.choices, work.folder.path.parent
-    if choices.new_store:
-        screen.say(set_store_aside(results))
-    return Tracker(results, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)
+    choices = work.choices
+    return Tracker(work.folder.path.parent, work.sweep.name, choices.tracking_uri, screen.say, choices.log_models)

@@ -128,7 +128,7 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         )
         own = partition_data(run, options.data or Path()) if options.run else None
         data = ray.put(own or federation(work, read_examples(options.folder)))
-        setup, folder = Setup.of("benchmark", run, data), Folder(scratch).trial("t")
+        setup, folder = Setup("benchmark", [ray.put(run.to_dict()), data]), Folder(scratch).trial("t")
         trial = Trial(run, TrialContext(setup, ray.get(data), clients, shadows, folder))
         if not options.run:
             trial.state.models = [flattened(read_initial(options.folder))]

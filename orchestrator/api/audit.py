@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from attacks.interfaces import Measure
 from attacks.metrics import membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_01_FPR, NONMEMBERS_AT_1_FPR, Bools, Outputs
 from orchestrator.api.results import shown_in_notebook
-from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal, unknown_name
 from orchestrator.report.figures.drawing import BODY, REFERENCE, RESOLUTION
 from orchestrator.report.statistics import number
 from orchestrator.report.vocabulary import PALETTE
@@ -84,7 +84,7 @@ def audit(
     """
     for name, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            _refuse(name, f"must be an integer >= {least}, got {format_value(value)}")
+            raise refusal(f"must be an integer >= {least}, got {format_value(value)}", name)
     modules = _modules(module, references)
     x, y, member = _examples(members, nonmembers, module)
     batches = [(x[at : at + batch_size], y[at : at + batch_size]) for at in range(0, len(x), batch_size)]
@@ -92,7 +92,7 @@ def audit(
     attacked = logits.pop("module")
     for name, reference in logits.items():
         if reference.shape[1] != attacked.shape[1]:
-            _refuse(name, f"gives {reference.shape[1]} classes, but module gives {attacked.shape[1]}")
+            raise refusal(f"gives {reference.shape[1]} classes, but module gives {attacked.shape[1]}", name)
     norms = None
     if gradients and any(parameter.requires_grad for parameter in module.parameters()):
         problem = "its gradients cannot be computed: {}; give gradients=False to leave out the attack by gradients"
@@ -159,7 +159,7 @@ class Audit:
     def figure(self, name: str = "roc") -> Figure:
         """Draw "roc", the curves of all attacks on logarithmic axes (Carlini et al. 2022); ConfigError for another name."""
         if name != "roc":
-            _refuse("name", unknown_name(f"no figure {name!r}", str(name), ["roc"]))
+            raise refusal(unknown_name(f"no figure {name!r}", str(name), ["roc"]), "name")
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4.8), dpi=RESOLUTION, layout="constrained", facecolor="white")
@@ -203,7 +203,7 @@ def _modules(module: Any, references: Any) -> dict[str, nn.Module]:
     from torch import nn
 
     if isinstance(references, nn.Module) or not isinstance(references or [], Sequence):
-        _refuse("references", f"must be a list of torch modules, got {type(references).__name__}")
+        raise refusal(f"must be a list of torch modules, got {type(references).__name__}", "references")
     named = {"module": module} | {f"references[{i}]": model for i, model in enumerate(references or ())}
     problems = []
     for name, model in named.items():
@@ -231,7 +231,7 @@ def _examples(members: Any, nonmembers: Any, module: nn.Module) -> tuple[NDArray
     (inside, labels), (outside, other) = _side(members, "members"), _side(nonmembers, "nonmembers")
     if inside.shape[1:] != outside.shape[1:]:
         shapes = f"{list(outside.shape[1:])}, those of members {list(inside.shape[1:])}"
-        _refuse("nonmembers", f"examples have the shape {shapes}; both must be what the module takes")
+        raise refusal(f"examples have the shape {shapes}; both must be what the module takes", "nonmembers")
     x = np.concatenate([inside, outside])
     typed = _typed(x, module)
     flat = (typed.double() if typed.is_floating_point() else typed).reshape(len(x), -1).numpy()
@@ -240,14 +240,14 @@ def _examples(members: Any, nonmembers: Any, module: nn.Module) -> tuple[NDArray
     twice = [f"nonmembers[{i}] = members[{first[row]}]" for i, row in enumerate(rows[len(inside) :]) if row in first]
     if twice:
         pairs = ", ".join(twice[:SHOWN]) + (", ..." if len(twice) > SHOWN else "")
-        _refuse("nonmembers", f"examples of both sides: {len(twice)} ({pairs}); take them out of one side")
+        raise refusal(f"examples of both sides: {len(twice)} ({pairs}); take them out of one side", "nonmembers")
     return x, np.concatenate([labels, other]), np.arange(len(x)) < len(inside)
 
 
 def _side(pair: Any, name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Examples [n, ...] and labels [n] of one side. Raises ConfigError with everything that is wrong with them."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        _refuse(name, "must be a pair (x, y) of examples [n, ...] and labels [n], as arrays or tensors")
+        raise refusal("must be a pair (x, y) of examples [n, ...] and labels [n], as arrays or tensors", name)
     x, y = map(_array, pair)
     problems = []
     if x.ndim < 2 or x.dtype.kind not in "fiub":
@@ -301,17 +301,17 @@ def _logits(name: str, module: nn.Module, batches: Batches, largest: int) -> NDA
         if len(shape) != 2 or shape[0] != len(labels) or shape[1] < 2:
             result = f"shape {shape}" if shape else type(outputs).__name__
             must = "must return logits [n, classes] of two classes or more"
-            _refuse(name, f"{must}, got {result} for {len(labels)} examples")
+            raise refusal(f"{must}, got {result} for {len(labels)} examples", name)
         return outputs.float().cpu().numpy()
 
     problem = f"cannot be called with examples {list(batches[0][0].shape)}: {{}}"
     logits = _asked(name, module, batches, forward, problem)
     if not np.isfinite(logits).all():
-        _refuse(name, "gives NaN or infinity")
+        raise refusal("gives NaN or infinity", name)
     if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-4):
-        _refuse(name, "gives probabilities (every row sums to 1); logits are needed, or torch.log of these")
+        raise refusal("gives probabilities (every row sums to 1); logits are needed, or torch.log of these", name)
     if largest >= logits.shape[1]:
-        _refuse(name, f"gives {logits.shape[1]} outputs, one for each class from 0, but a label is {largest}")
+        raise refusal(f"gives {logits.shape[1]} outputs, one for each class from 0, but a label is {largest}", name)
     return logits
 
 
@@ -330,12 +330,8 @@ def _asked(
     except ConfigError:
         raise
     except Exception as error:  # whatever a foreign module raises
-        _refuse(name, problem.format(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"))
+        said = (str(error).splitlines() or [""])[0]
+        raise refusal(problem.format(f"{type(error).__name__}: {said}"), name) from error
     finally:
         for part in training:
             part.training = True
-
-
-def _refuse(name: str, sentence: str) -> NoReturn:
-    """Raise ConfigError about an argument."""
-    raise ConfigError([ConfigProblem(sentence, file=name)])

@@ -3,8 +3,8 @@
 A setting of the second sweep is paired with a setting of the first one if both partition the same data in the same way
 (``data`` of the resolved runs is equal, the seed of the partition aside) and agree in all keys of both sweeps, except for keys
 in which the sweeps have no value in common. The difference is taken over the partitions and seeds that both have
-(`orchestrator.report.frame`). The partition is ``data.split_seed``, or the run's seed where that is null. Runs
-whose records say that they loaded different data are no pair.
+(`orchestrator.report.frame`). The partition is ``data.split_seed``, or the run's seed where that is null. Settings with
+runs whose records say that they loaded different data are no pair.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name
 from orchestrator.report.context import main_risk
-from orchestrator.report.data import DEAL, Results, Row, Setting, repeat, text
+from orchestrator.report.data import DEAL, Results, Row, Setting, text
 from orchestrator.report.frame import Contrast, compared_metrics, contrast, corrected
 from orchestrator.report.vocabulary import setting_label
 from orchestrator.results.paths import Folder
@@ -54,18 +54,18 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     columns = {"accuracy", *compared_metrics(first), *compared_metrics(second)}
     names = measured(metrics, both, "no metric {!r} of both sweeps", [name for name in both if name in columns] or both)
     sweeps = [str(sweep.folder) if first.name == second.name else sweep.name for sweep in (first, second)]
-    partners: list[list[tuple[Setting, Setting]]] = []
-    for theirs in second.settings:
-        same = [mine for mine in first.settings if _comparable(first, mine, second, theirs)]
-        partners.append([_on_same_data(first, mine, second, theirs) for mine in same])
+    partners = [
+        [mine for mine in first.settings if _comparable(first, mine, second, theirs)] for theirs in second.settings
+    ]
     lines: list[dict[str, Any]] = []
     contrasts: list[Contrast] = []
     places: list[int] = []  # the line of each contrast
     for name in names:
         lines += [_line(first, sweeps[0], setting, name) for setting in first.settings]
-        for setting, pairs in zip(second.settings, partners, strict=True):
-            labels = [(_label(second, setting), _label(first, mine), mine, theirs) for mine, theirs in pairs]
-            tests = [contrast("", label, base, "", name, theirs, mine) for label, base, mine, theirs in labels]
+        for setting, same in zip(second.settings, partners, strict=True):
+            label, theirs = _label(second, setting), _dealt(second, setting)
+            pairs = [(_label(first, mine), _dealt(first, mine)) for mine in same]
+            tests = [contrast("", label, base, "", name, theirs, mine) for base, mine in pairs]
             tests = [test for test in tests if test.difference.n]
             places += range(len(lines), len(lines) + len(tests))
             contrasts += tests
@@ -96,21 +96,12 @@ def _label(results: Results, setting: Setting) -> str:
     return setting_label(results.keys, setting.values) or "the whole sweep"
 
 
-def _on_same_data(first: Results, mine: Setting, second: Results, theirs: Setting) -> tuple[Setting, Setting]:
-    """The two settings with each trial's partition, without trials whose counterpart loaded other data."""
-    repeats: list[dict[Any, Row]] = []
-    loaded: list[dict[Any, Any]] = []
-    for results, setting in ((first, mine), (second, theirs)):
-        trials = []
-        for trial in setting.trials:  # the partition's seed is the run's where data.split_seed is null
-            seed = results.value(trial, DEAL)
-            trials.append(trial | {DEAL: trial.get("seed") if seed is None else seed})
-        repeats.append({repeat(trial): trial for trial in trials})
-        records = {key: read_record(Folder(results.folder).trial(trial["id"])) for key, trial in repeats[-1].items()}
-        loaded.append({key: (record or {}).get("origin", {}).get("data") for key, record in records.items()})
-    differ = {key for key in loaded[0].keys() & loaded[1].keys() if len({loaded[0][key], loaded[1][key]} - {None}) == 2}
-    rest = [tuple(trial for key, trial in trials.items() if key not in differ) for trials in repeats]
-    return replace(mine, trials=rest[0]), replace(theirs, trials=rest[1])
+def _dealt(results: Results, setting: Setting) -> Setting:
+    """The setting with the seed of each trial's partition, which is the run's where ``data.split_seed`` is null."""
+    seeds = [results.value(trial, DEAL) for trial in setting.trials]
+    pairs = zip(setting.trials, seeds, strict=True)
+    dealt = [trial | {DEAL: trial.get("seed") if seed is None else seed} for trial, seed in pairs]
+    return replace(setting, trials=tuple(dealt))
 
 
 def _comparable(first: Results, mine: Setting, second: Results, theirs: Setting) -> bool:
@@ -120,8 +111,11 @@ def _comparable(first: Results, mine: Setting, second: Results, theirs: Setting)
         unlike = text(mine.values[first.keys.index(key)]) != text(theirs.values[second.keys.index(key)])
         if unlike and values[0] & values[1]:
             return False
-    data = [{_data(results, trial) for trial in s.trials} for results, s in ((first, mine), (second, theirs))]
-    return data[0] == data[1] and len(data[0]) == 1 and None not in data[0]
+    trials = [(results, trial) for results, s in ((first, mine), (second, theirs)) for trial in s.trials]
+    records = [read_record(Folder(results.folder).trial(trial["id"])) or {} for results, trial in trials]
+    loaded = {record.get("origin", {}).get("data") for record in records} - {None}
+    data = {_data(results, trial) for results, trial in trials}
+    return len(data) == 1 and None not in data and len(loaded) <= 1
 
 
 def _data(results: Results, trial: Row) -> str | None:

@@ -12,9 +12,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from datasets.components import components
 from orchestrator.api import comparison
-from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, unknown_name
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal, unknown_name
 from orchestrator.config.own_code import install_named, own_paths
 from orchestrator.metric_names import metric
 from orchestrator.report import data
@@ -36,10 +35,9 @@ if TYPE_CHECKING:
 Code: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
 
 TRIAL = "trial"  # the column with the trial's id in the tables of trials
-LIBRARIES = ("torchvision", "timm")  # whose models are built without own code
 HINT = (
-    "the model is of own code, which is run only where it is named: fedpriv.load(folder, code=...) takes the files and "
-    "folders that code: of the sweep file names"
+    "own code is run only where it is named: if the model is of such code, fedpriv.load(folder, code=...) takes the files "
+    "and folders that code: of the sweep file names"
 )
 READING = "mean ± half the width of the 95 % interval over seeds; below three seeds, their values"
 LATEX = {"±": r"$\pm$", "∞": r"$\infty$", "–": "--", "<": "$<$", ">": "$>$"}  # signs that pandas does not escape
@@ -60,7 +58,7 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
     try:
         paths = own_paths(Path.cwd(), [fspath(part) for part in ([code] if isinstance(code, str | PathLike) else code)])
     except TypeError:
-        raise _refusal(f"must be a path, or a list of paths, got {format_value(code)}", "code") from None
+        raise refusal(f"must be a path, or a list of paths, got {format_value(code)}", "code") from None
     if paths:
         install_named(paths, "code")
     try:
@@ -68,7 +66,7 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
     except NoResultsError as error:
         below = sorted(file.parent.name for file in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
         note = f"; it has the folders of sweeps {', '.join(below)}: give one of them" if below else ""
-        raise _refusal(f"{error}{note}", "folder") from None
+        raise refusal(f"{error}{note}", "folder") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,7 +173,7 @@ class Results:
 
         for _, figure in figures(self.read, (name,)):
             return shown_in_notebook(figure)
-        raise _refusal(unknown_name(f"{self.name} has no figure {name!r}", str(name), self.figures), "name")
+        raise refusal(unknown_name(f"{self.name} has no figure {name!r}", str(name), self.figures), "name")
 
     def compare(self, other: Results, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Put two sweeps side by side, with paired differences where both saw the same data with the same seeds.
@@ -205,8 +203,8 @@ class Results:
         Raises:
             ConfigError: a metric was not measured.
         """
-        refusal = f"{self.name} has no metric {{!r}}"
-        table = self._settings(comparison.measured(metrics, self.read.metrics, refusal, main_metrics(self.read)))
+        unmeasured = f"{self.name} has no metric {{!r}}"
+        table = self._settings(comparison.measured(metrics, self.read.metrics, unmeasured, main_metrics(self.read)))
         form = "l" * len(self.read.keys) + "r" * (table.shape[1] - len(self.read.keys))
         text: str = table.to_latex(index=False, escape=True, column_format=form, caption=caption, label=label)
         before, begin, cells = text.partition(r"\begin{tabular}")  # the caption before it is LaTeX already
@@ -227,29 +225,26 @@ class Results:
         statuses = {str(row["id"]): row["status"] for row in self.read.trials}
         matching = [trial] if trial in statuses else [ident for ident in statuses if ident.startswith(str(trial or ""))]
         if not matching:
-            raise _refusal(unknown_name(f"{self.name} has no trial {str(trial)!r}", str(trial), statuses), "trial")
+            raise refusal(unknown_name(f"{self.name} has no trial {str(trial)!r}", str(trial), statuses), "trial")
         if len(matching) > 1:
             ids = ", ".join(matching[:8]) + (", ..." if len(matching) > 8 else "")
             sentence = f"name one of the {len(matching)} trials by its id, as in Results.trials: {ids}"
-            raise _refusal(sentence, "trial")
+            raise refusal(sentence, "trial")
         (ident,) = matching
         if self.code:
             install_named(self.code, "code")
         try:
             saved = saved_models(Folder(self.read.folder).trial(ident))
-        except ConfigError as refusal:
-            model = self.read.configs.get(ident, {}).get("model", {})
-            library = re.split("[.:]", str(model.get("callable", LIBRARIES[0])))[0]
-            ours = model.get("name") in components("algorithms.models") and library in LIBRARIES
-            hint = [] if self.code or ours else [ConfigProblem(HINT, file="code")]
-            raise ConfigError([*refusal.problems, *hint]) from None
+        except ConfigError as refused:
+            hint = [] if self.code else [ConfigProblem(HINT, file="code")]
+            raise ConfigError([*refused.problems, *hint]) from None
         if not saved:
-            raise _refusal(f"trial {ident} has no saved model; its status is {statuses[ident]}", "trial")
+            raise refusal(f"trial {ident} has no saved model; its status is {statuses[ident]}", "trial")
         if group is None and len(saved) > 1:
-            raise _refusal(f"trial {ident} has the models {', '.join(saved)}; name one of them", "group")
+            raise refusal(f"trial {ident} has the models {', '.join(saved)}; name one of them", "group")
         group = next(iter(saved)) if group is None else group
         if group not in saved:
-            raise _refusal(unknown_name(f"trial {ident} has no model {group!r}", str(group), saved), "group")
+            raise refusal(unknown_name(f"trial {ident} has no model {group!r}", str(group), saved), "group")
         return saved[group]
 
     def __repr__(self) -> str:
@@ -297,7 +292,3 @@ def shown_in_notebook(figure: Figure) -> Figure:
     """The same figure, with a picture for notebooks: without pyplot, a notebook would print its size only."""
     figure._repr_png_ = partial(picture, figure)  # type: ignore[attr-defined]
     return figure
-
-
-def _refusal(sentence: str, argument: str) -> ConfigError:
-    return ConfigError([ConfigProblem(sentence, file=argument)])

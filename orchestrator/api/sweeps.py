@@ -14,11 +14,11 @@ import yaml
 from orchestrator import INTERRUPTED
 from orchestrator.api.results import Results, load
 from orchestrator.config.document import CoreLoader
-from orchestrator.config.errors import ConfigError, ConfigProblem, format_value
+from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal
 from orchestrator.config.sweep_file import load_sweep, parse_sweep
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
-OPTIONS = ("results", "address", "tracking_uri", "repeat_changed", "new_store")
+OPTIONS = ("results", "address", "tracking_uri", "repeat_changed")
 ARGUMENTS = {f"--{name.replace('_', '-')}": name for name in OPTIONS}  # by the options that the command's messages name
 
 
@@ -31,7 +31,6 @@ def run(  # noqa: PLR0913 (the options of the command)
     tracking_uri: str | None = None,
     repeat_changed: bool = False,
     log_models: bool = False,
-    new_store: bool = False,
     dry_run: bool = False,
 ) -> Results | None:
     """Run a sweep, or resume it where it stopped, as ``fedpriv run`` does.
@@ -47,7 +46,6 @@ def run(  # noqa: PLR0913 (the options of the command)
         tracking_uri: an MLflow server; None: MLFLOW_TRACKING_URI, else a store in ``results``.
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send each trial's trained models to MLflow, one for each group.
-        new_store: rename the MLflow store in ``results``, and fill a new one from the results of all sweeps there.
         dry_run: only print the trials, the resources and the estimated time.
 
     Returns:
@@ -69,13 +67,12 @@ def run(  # noqa: PLR0913 (the options of the command)
         elif isinstance(sweep, str | PathLike):
             loaded = load_sweep(Path(sweep).expanduser(), changes)
         else:
-            sentence = f"must be the path of a sweep file or a dict, got {format_value(sweep)}"
-            raise ConfigError([ConfigProblem(sentence, file="sweep")])
-        choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models, new_store)
+            raise refusal(f"must be the path of a sweep file or a dict, got {format_value(sweep)}", "sweep")
+        choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models)
         code = run_sweep(loaded, choices)
-    except ConfigError as refusal:
+    except ConfigError as error:
         # A dict has no lines, so those of the text that is made of it would only confuse; options are named as arguments.
-        problems = [replace(problem, line=None) if problem.file == DICT else problem for problem in refusal.problems]
+        problems = [replace(problem, line=None) if problem.file == DICT else problem for problem in error.problems]
         named = [replace(problem, file=ARGUMENTS.get(problem.file, problem.file)) for problem in problems]
         raise ConfigError(named) from None
     if code == INTERRUPTED:
@@ -128,8 +125,7 @@ def as_yaml(sweep: Mapping[str, Any]) -> str:
 def _sets(changes: Mapping[str, Any]) -> list[str]:
     """The changes as options ``key=value`` of the command. Raises ConfigError with all that cannot be written."""
     if not isinstance(changes, Mapping):
-        sentence = f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}'
-        raise ConfigError([ConfigProblem(sentence, file="set")])
+        raise refusal(f'must be a dict such as {{"base.rounds": 4}}, got {format_value(changes)}', "set")
     sets, problems = list[str](), list[ConfigProblem]()
     for key, value in changes.items():
         try:

@@ -12,14 +12,12 @@ import os
 import socket
 import stat
 import sys
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 LOCAL, AUTO = "local", "auto"
-ANSWER_SECONDS = 5.0  # for finding the host, a connection, and the first bytes that come back
+ANSWER_SECONDS = 5.0  # for a connection, and for the first bytes that come back
 CLIENT = "ray://"
 LONGEST = 4096  # bytes of an address
 ALONE = "--address local starts Ray on this machine"
@@ -120,24 +118,20 @@ def _reach(address: str, origin: str) -> None:
         raise ClusterError(
             f"{where} is no address of a Ray cluster: HOST:PORT, {CLIENT}HOST:PORT, {AUTO!r} or {LOCAL!r}"
         )
-    answer: Future[bool] = Future()
-    # Looking up a name has no time limit of its own, so this thread is left to itself if it takes too long.
-    threading.Thread(target=_ask, args=(host.strip("[]"), int(port), answer), daemon=True).start()
     try:
-        if not answer.result(ANSWER_SECONDS):
-            raise ClusterError(f"what answers at {where} is not Ray; {ALONE}")
-    except OSError as error:
-        reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+        is_ray = _speaks(host.strip("[]"), int(port))
+    except (OSError, UnicodeError) as error:  # the latter of a host's name that cannot be encoded
+        said = str(getattr(error, "strerror", None) or error).lower()
+        reason = "no answer" if isinstance(error, TimeoutError) else said
         raise ClusterError(f"no Ray cluster answers at {where}: {reason}; {ALONE}") from error
+    if not is_ray:
+        raise ClusterError(f"what answers at {where} is not Ray; {ALONE}")
 
 
-def _ask(host: str, port: int, answer: Future[bool]) -> None:
-    """Find out whether what answers speaks as Ray does, or cannot be asked because of TLS."""
-    try:
-        with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as connection:
-            connection.sendall(PREFACE)
-            encrypted = os.environ.get("RAY_USE_TLS", "0") == "1"
-            frame = b"" if encrypted else connection.recv(HEADER, socket.MSG_WAITALL)
-            answer.set_result(encrypted or (len(frame) == HEADER and frame[3] == SETTINGS))
-    except Exception as error:  # a host's name that cannot be encoded is a UnicodeError
-        answer.set_exception(error if isinstance(error, OSError) else OSError(str(error)))
+def _speaks(host: str, port: int) -> bool:
+    """Whether what answers speaks as Ray does, or cannot be asked because of TLS."""
+    with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as connection:
+        connection.sendall(PREFACE)
+        encrypted = os.environ.get("RAY_USE_TLS", "0") == "1"
+        frame = b"" if encrypted else connection.recv(HEADER, socket.MSG_WAITALL)
+        return encrypted or (len(frame) == HEADER and frame[3] == SETTINGS)

@@ -128,8 +128,6 @@ def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> S
         problems = source_problems(source)
     except DataError as error:
         return str(error)
-    except MemoryError:
-        return f"the data set {data.name} does not fit into the memory of this machine"
     except Exception as error:  # a reader of the user's own may fail in any way
         return failure(error, f"the reader of {data.name}")
     return "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in problems) or source

@@ -12,9 +12,8 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +73,9 @@ def local_nodes(place: Placement) -> list[dict[str, float]]:
     cpus = {"CPU": float(local_cpus() * ACTORS_PER_CORE)}
     if not place.gpu:
         return [cpus]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        gpus = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
-    else:
-        gpus = len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
-    return [cpus | {"GPU": float(gpus)}]
+    import torch
+
+    return [cpus | {"GPU": float(torch.cuda.device_count())}]
 
 
 def is_connected() -> bool:
@@ -306,39 +302,31 @@ def judge(ref: Any, node: str, path: Path) -> str:
 STDERR = 2
 
 
-@dataclass
-class RayLog:
-    """The file of one session; ``is_kept``: it stays after the session."""
-
-    path: Path
-    is_kept: bool = False
-
-    def keep(self) -> str:
-        """Keep the file after the session, because something went wrong.
-
-        Returns:
-            Where to read what Ray itself says, to be put after a sentence; empty if it has said nothing.
-        """
-        with suppress(OSError):  # it is gone, as where old files are deleted
-            self.is_kept = self.path.stat().st_size > 0
-        return f" (Ray's own messages are in {self.path})" if self.is_kept else ""
-
-
 @contextmanager
-def ray_log() -> Iterator[RayLog]:
+def ray_log() -> Iterator[Callable[[], str]]:
     """Send descriptor 2 to a file for as long as the ``with`` lasts.
 
     Yields:
-        The file, which is deleted at the end unless it is to be kept.
+        What to call if something went wrong, or else the file is deleted at the end. It returns where to read what Ray itself
+        says, to be put after a sentence; empty if Ray has said nothing.
     """
     handle, name = tempfile.mkstemp(prefix="fedpriv-ray-", suffix=".log")
-    log, before, stream = RayLog(Path(name)), os.dup(STDERR), sys.stderr
-    if direct := _is_stderr(stream):
+    before, stream, direct, is_kept = os.dup(STDERR), sys.stderr, False, False
+
+    def keep() -> str:
+        nonlocal is_kept
+        with suppress(OSError):  # it is gone, as where old files are deleted
+            is_kept = os.stat(name).st_size > 0
+        return f" (Ray's own messages are in {name})" if is_kept else ""
+
+    with suppress(OSError, ValueError, AttributeError):  # notebooks and tests have streams of their own
+        direct = stream.fileno() == STDERR
+    if direct:
         stream.flush()
         sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=stream.encoding, errors=stream.errors)
     os.dup2(handle, STDERR)
     try:
-        yield log
+        yield keep
     finally:
         os.dup2(before, STDERR)
         if direct:
@@ -347,13 +335,6 @@ def ray_log() -> Iterator[RayLog]:
             sys.stderr = stream
         os.close(before)
         os.close(handle)
-        if not log.is_kept:
+        if not is_kept:
             with suppress(OSError):
-                log.path.unlink()
-
-
-def _is_stderr(stream: object) -> bool:
-    """Whether what is printed to ``stream`` goes to descriptor 2; notebooks and tests have streams of their own."""
-    with suppress(OSError, ValueError, AttributeError):
-        return bool(stream.fileno() == STDERR)  # type: ignore[attr-defined]
-    return False
+                os.unlink(name)

@@ -11,22 +11,21 @@ from types import FrameType
 from typing import NoReturn
 
 ASKED = (signal.SIGTERM, signal.SIGHUP)
-CODE = 128  # a shell's exit code for a command that a signal has ended, less the signal's number
+SIGNALED = 128  # a shell's exit code for a command that a signal has ended, less the signal's number
 
 
-class Asked:
-    """Which signal, by its ``number``, has asked the command to end; None if there was none."""
+@contextmanager
+def heeded() -> Iterator[list[int]]:
+    """Be interrupted by SIGTERM and SIGHUP, but for those that are ignored already (``nohup``).
 
-    def __init__(self) -> None:
-        self.number: int | None = None
+    Yields:
+        A list to which the number of the one that comes is added. Outside of the main thread none is heeded.
+    """
+    asked = list[int]()
 
-    def code(self, interrupted: int) -> int:
-        """The exit code of an interrupted command; ``interrupted`` is that of Ctrl-C."""
-        return interrupted if self.number is None else CODE + self.number
-
-    def interrupt(self, number: int, _frame: FrameType | None = None) -> NoReturn:
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
         """Interrupt the main thread as Ctrl-C would, once: schedulers and terminals may ask again meanwhile."""
-        self.number = number
+        asked.append(number)
         for other in ASKED:
             signal.signal(other, signal.SIG_IGN)
         if number == signal.SIGHUP:  # the terminal is gone, and there is work to save: print to nowhere from here on
@@ -35,24 +34,15 @@ class Asked:
                 os.dup2(nowhere, output)
         raise KeyboardInterrupt
 
-
-@contextmanager
-def heeded() -> Iterator[Asked]:
-    """Be interrupted by SIGTERM and SIGHUP, but for those that are ignored already (``nohup``).
-
-    Yields:
-        Which of them has come. Outside of the main thread none is heeded.
-    """
-    interruption = Asked()
     if threading.current_thread() is not threading.main_thread():
-        yield interruption
+        yield asked
         return
     before = {number: signal.getsignal(number) for number in ASKED}
     for number, handler in before.items():
         if handler == signal.SIG_DFL:
-            signal.signal(number, interruption.interrupt)
+            signal.signal(number, interrupt)
     try:
-        yield interruption
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -88,6 +88,11 @@ class ConfigError(Exception):  # noqa: N818
         return "\n".join(map(str, self.problems))
 
 
+def refusal(sentence: str, file: str = "") -> ConfigError:
+    """The error of one problem with a whole file, or with the option or argument that stands in its place."""
+    return ConfigError([ConfigProblem(sentence, file=file)])
+
+
 def dotted_key(key: Key) -> str:
     """Write ``key`` as on the command line.
 
@@ -179,9 +184,6 @@ def translate(error: ValidationError, fields: Any, choices: Iterable[str] = ()) 
         key, value = _reached(detail["loc"], fields)
         if kind == "extra_forbidden":
             sentence = unknown_name("unknown key", str(key[-1]), choices)
-        elif kind == "union_tag_invalid":
-            tags = re.findall("'([^']+)'", context["expected_tags"])
-            sentence = unknown_name(f"unknown {key[-1]} {format_value(context['tag'])}", context["tag"], tags)
         elif kind == "missing":
             key, sentence = key if len(key) == len(detail["loc"]) else (*key, detail["loc"][-1]), "is missing"
         elif "error" in context:  # of a validator of ours

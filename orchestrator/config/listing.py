@@ -41,7 +41,7 @@ PARTS: dict[str, tuple[str, dict[str, type[Config]]]] = {
         {
             "fields": Tune,
             "draws": Draws,
-            **{f"{kind}: {name}": model for kind, models in KINDS.items() for name, model in models.items()},
+            **{f"{kind}: {name}": model for kind, (name, model) in KINDS.items()},
         },
     ),
 }
@@ -81,7 +81,7 @@ def _inlined(part: Any, whole: Mapping[str, Any]) -> Any:
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
         return {} if name == "JsonValue" else _inlined(whole["$defs"][name], whole)
-    return {key: _inlined(entry, whole) for key, entry in part.items() if key != "discriminator"}
+    return {key: _inlined(entry, whole) for key, entry in part.items()}
 
 
 def describe(part: Mapping[str, Any]) -> str:
@@ -90,7 +90,7 @@ def describe(part: Mapping[str, Any]) -> str:
     >>> describe({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, {"const": "auto"}]})
     "number > 0 <= 1 or 'auto'"
     """
-    if ways := part.get("anyOf") or part.get("oneOf"):
+    if ways := part.get("anyOf"):
         return " or ".join(filter(None, map(describe, ways)))
     if values := part.get("enum") or ([part["const"]] if "const" in part else []):
         return " or ".join(map(format_value, values))
@@ -240,7 +240,7 @@ def sweep_schema() -> Schema:
     base = _properties(RunFields) | {"curvature": _map(_properties(CurvatureConfig))} | {slot: {} for slot in slots}
     words: Schema = {word: {"type": "array", "minItems": 1, "description": text} for word, text in WORDS.items()}
     words[GRID]["uniqueItems"] = True
-    named = {kind: {"anyOf": [{"enum": [*models, None]}, _properties(Tune)[kind]]} for kind, models in KINDS.items()}
+    named = {kind: {"anyOf": [{"const": name}, _properties(Tune)[kind]]} for kind, (name, _) in KINDS.items()}
     sections = {
         "code": {"description": "a file or folder with components of your own, or a list of them"},
         "base": _map(base),

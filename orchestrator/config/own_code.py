@@ -35,7 +35,7 @@ from datasets.components import components, forget, own_components
 from datasets.outside import Offer, room
 from orchestrator import CHECKOUT
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.config.slots import SLOTS, owed
+from orchestrator.config.slots import SLOTS, declared
 
 VARIABLE = "FEDPRIV_OWN_CODE"
 PACKAGE = "fedpriv_own_"  # and a place in code:, the packages that stand for folders of components
@@ -208,9 +208,9 @@ def _look_into(path: Path, package: str, code: OwnCode) -> None:
         elif (entry / "__init__.py").is_file():
             add_module(entry.name, entry)
         elif entry.suffix == ".py" and not entry.is_dir():
-            declared = SLOT.search(entry.read_bytes())
-            slot = declared[1].decode(errors="replace").strip("\"'") if declared else ""
-            if not declared:
+            line = SLOT.search(entry.read_bytes())
+            slot = line[1].decode(errors="replace").strip("\"'") if line else ""
+            if not line:
                 add_module(entry.stem, entry)
             elif slot in SLOT_NAMES:
                 offer(SLOT_NAMES[slot], entry, package)
@@ -261,7 +261,7 @@ def _lacks(folder: str, module: ModuleType) -> Iterator[str]:
     if not (isinstance(config, type) and issubclass(config, BaseConfig)):
         yield "Config must be a class that extends datasets.components.Config"
     try:
-        missing = [name.described for name in owed(folder, module) if not hasattr(module, name.name)]
+        missing = [name.described for name in declared(folder, module) if name.owed and not hasattr(module, name.name)]
     except (KeyError, TypeError):
         yield "KINDS must be a tuple of 'models', 'updates', 'sums', 'replicas', 'halves' and 'choices'"
         return

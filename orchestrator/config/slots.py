@@ -164,8 +164,3 @@ def declared(folder: str, module: Any) -> list[Declared]:
             if owed or name not in names:
                 names[name] = Declared(contract, name, owed, inspect.isfunction(value))
     return list(names.values())
-
-
-def owed(folder: str, module: Any) -> list[Declared]:
-    """What a component must have."""
-    return [name for name in declared(folder, module) if name.owed]

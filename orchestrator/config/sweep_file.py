@@ -79,12 +79,9 @@ class Header(Config):
 class Resources(Config):
     """The section ``resources``: what the sweep may use of the machine or cluster. No field here can change a result."""
 
-    client_actors: int = Field(2, ge=1, description="processes per trial that train its clients")
+    client_actors: int = Field(2, ge=1, description="processes per trial that train its clients or its shadow models")
     # Whole numbers only: an actor takes 1/n of a GPU, and other fractions would leave an unusable remainder.
     clients_per_gpu: int = Field(4, ge=1, description="client actors that share one GPU, if clients train on GPUs")
-    shadow_tasks: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        "auto", description="shadow models that a trial trains at the same time; auto: as many as client actors"
-    )
     concurrent_trials: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto", description="trials that run at the same time; auto: as many as fit"
     )

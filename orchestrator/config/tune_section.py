@@ -43,14 +43,6 @@ class Asha(Config):
     )
 
 
-class MedianStopping(Config):
-    """The median rule (Golovin et al. 2017): stop a trial whose best value is worse than the median of the others' means."""
-
-    name: Literal["median_stopping"] = "median_stopping"
-    grace_period: int = Field(1, ge=1, description="rounds that every trial completes")
-    fewest: int = Field(3, ge=1, description="other trials that must have reached the same round before one is stopped")
-
-
 class Optuna(Config):
     """Optuna's samplers, for one metric or several."""
 
@@ -86,9 +78,7 @@ class Tune(Config):
     mode: Mode | tuple[Mode, ...] | None = Field(
         None, description="whether larger (max) or smaller (min) values are better; null: as each metric is declared"
     )
-    scheduler: Annotated[Asha | MedianStopping, Field(discriminator="name")] | None = Field(
-        None, description="what stops trials early, by name, with its fields"
-    )
+    scheduler: Asha | None = Field(None, description="what stops trials early, by name, with its fields")
     search: Optuna | None = Field(None, description="what draws trials from earlier results, by name, with its fields")
     draws: Draws | None = Field(None, description="a random search whose epsilon is stated, in place of the other two")
 
@@ -113,10 +103,7 @@ class Tune(Config):
 
 MODES = {"higher": "max", "lower": "min"}  # by the direction of a metric
 VALIDATION = "validation_"  # how the names of the metrics on validation examples begin
-KINDS: dict[str, dict[str, type[Config]]] = {
-    "scheduler": {"asha": Asha, "median_stopping": MedianStopping},
-    "search": {"optuna": Optuna},
-}
+KINDS: dict[str, tuple[str, type[Config]]] = {"scheduler": ("asha", Asha), "search": ("optuna", Optuna)}
 TYPO = 0.85  # similarity from which an unknown metric counts as a typo; below it, it may be a component's own metric
 
 
@@ -158,7 +145,7 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
             sentence = "are independent trials, of which one metric chooses the best: leave out scheduler and search"
             problems.append(ConfigProblem(sentence, ("draws",)))
         if not (tune.scheduler or tune.search or tune.draws):
-            kinds = " or ".join(f"a {kind} ({', '.join(names)})" for kind, names in KINDS.items()) + ", or draws"
+            kinds = " or ".join(f"a {kind} ({name})" for kind, (name, _) in KINDS.items()) + ", or draws"
             problems.append(ConfigProblem(f"has no effect: it must name {kinds}"))
         tune = tune.model_copy(update={"mode": modes[0] if isinstance(tune.metric, str) else tuple(modes)})
     return None if problems else tune, [problem.under("tune") for problem in problems]

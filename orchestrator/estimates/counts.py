@@ -127,18 +127,18 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
         parts["attacks"] += due.times(config.every) * len(clusters(run, data)) * rate("attack", attack.name)
     if "models" in module.KINDS:
         groups, (times, rounds) = clusters(run, data), due.on_models(config.every)
-        parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.shadows)
+        parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.actors)
         for job in [job for j, group in enumerate(groups) for job in shadow_jobs(run, Cluster(data, j, group), attack)]:
             continued = any(True for _ in module.earlier(job))  # as long as the model's clients stay
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
             trained = alone(job.sizes, due.rounds if continued else rounds) if job.rounds else epochs * rate("train")
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
-            parts["shadow models"] += (trained + checks) / place.shadows
+            parts["shadow models"] += (trained + checks) / place.actors
     if "replicas" in module.KINDS:
         for length, number in Counter(replica.rounds for replica in module.replicas(config, run.rounds)).items():
             replica = replace(run, attacks=(), rounds=length)
             checks = sum(evaluations(replica, sizes, len(data.test), rate).values())
-            parts["replicas"] += number * (alone(sizes, Schedule(replica).rounds) + checks) / min(place.shadows, number)
+            parts["replicas"] += number * (alone(sizes, Schedule(replica).rounds) + checks) / min(place.actors, number)
     if "halves" in module.KINDS:
         fixed = partial(stream, run.seed)
         pool = module.pool(config, data, fixed)
@@ -146,7 +146,7 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
         halved = np.resize(np.bincount(pool.owner[inside[0]], minlength=data.clients), clients)
         checks = len(pool.owner) * clients / data.clients * rate("evaluate")
         parts["attacks"] += checks
-        parts["replicas"] += len(inside) * (alone(halved, run.rounds) + checks) / min(place.shadows, len(inside))
+        parts["replicas"] += len(inside) * (alone(halved, run.rounds) + checks) / min(place.actors, len(inside))
     return parts
 
 

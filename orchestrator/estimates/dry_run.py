@@ -84,7 +84,7 @@ class Forecast:
     Attributes:
         seconds: from the command to the report.
         trial: seconds of a trial by part, the mean over those that were timed.
-        lines: the forecast in words, what reduced precision saves or costs here, and what splits leave unused.
+        lines: the forecast in words, and what splits leave unused.
     """
 
     seconds: float
@@ -98,12 +98,11 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         return "estimate: all trials are complete"
     if place.gpu:
         return "no estimate: training on a GPU cannot be timed without starting it"
-    from orchestrator.estimates.small_runs import SmallRuns, in_full_precision  # loads torch
+    from orchestrator.estimates.small_runs import SmallRuns  # loads torch
     from orchestrator.trial import worker_session
 
     worker_session.keep_freed_memory()  # as in the processes that train
     small, spent, timed, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
-    ratios = list[float]()  # of training in reduced to that in full precision
     kinds = Counter(map(_kind, missing))
     examples = {_kind(trial): trial.run for trial in missing}
     every = -(-len(kinds) // MOST_KINDS)
@@ -112,13 +111,10 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         run = examples[kind]
         try:
             data, loading = small.data(run)
-            size = parameters(run, data.shape, data.classes)
+            size = parameters(run.model, data.shape, data.classes)
             if size is not None and size > MOST_PARAMETERS:
                 return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
-            rate = small.rate(run, data)
-            of_trial = counts.of_trial(run, data, place, rate, loading)
-            if run.training.module.reduced_precision(run.training.config):
-                ratios.append(rate("train") / small.rate(in_full_precision(run), data)("train"))
+            of_trial = counts.of_trial(run, data, place, small.rate(run, data), loading)
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
@@ -134,13 +130,6 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     scope = f" for {timed} of the trials" if timed < len(missing) else ""
     shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
     sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
-    if ratios:
-        import torch
-
-        ratio = max(ratios)
-        words = f"{ratio:.1f} x as long as in float32" if ratio > 1 else f"{100 * ratio:.0f} % of the time in float32"
-        kind = torch.backends.cpu.get_cpu_capability()
-        remarks.append(f"training in reduced precision takes {words} on this processor ({kind})")
     return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *remarks])
 
 

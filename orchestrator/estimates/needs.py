@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +24,16 @@ from orchestrator.config.errors import Key, format_value
 from orchestrator.config.sweep_file import Sweep
 
 FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's position in a batch, of a client's model
-MANY = 100  # models at a time from which those of a known architecture are worth counting
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What there is to hold a trial: bytes of memory.
-
-    Attributes:
-        words: whose they are, as the begin of a clause, such as "this machine has".
-        hint: where there may be more, as the end of a sentence.
-    """
-
-    memory: float
-    words: str
-    hint: str = ""
-
-
-# Of a machine that is elsewhere nothing is known but that none has more.
-LARGEST = Machine(memory=64 * 2.0**40, words="no node of a cluster has more than")
-
-
-def this_machine() -> Machine:
-    """Return what this machine has, or the container that limits this process."""
+def this_machine() -> int:
+    """Return the bytes of memory of this machine, or of the container that limits this process."""
     limits = [psutil.virtual_memory().total]
     for path in map(Path, CGROUPS):
         with suppress(OSError, ValueError):  # no limit, or no such file
             limits.append(int(path.read_text()))
-    return Machine(min(limits), "this machine has", "; --address HOST:PORT runs the sweep on a cluster")
+    return min(limits)
 
 
 @dataclass(frozen=True)
@@ -65,17 +46,18 @@ class Need:
     bytes: float
 
 
-def fits(sweep: Sweep, machine: Machine) -> Callable[[Run, Source], list[str]]:
-    """Return the function that says, in sentences with a key inside ``base``, why a trial cannot be held."""
+def fits(sweep: Sweep, memory: float) -> Callable[[Run, Source], list[str]]:
+    """Return the function that says, in sentences with a key inside ``base``, why ``memory`` bytes cannot hold a trial."""
 
     def shortages(run: Run, source: Source) -> list[str]:
         total = 0.0
         for need in needs_of(run, source, placement(sweep.resources, run.training.config)):
             total += need.bytes
-            if total > machine.memory:
+            if total > memory:
                 beside = f", {decimal(round(total))} with what is needed besides" if total > 1.01 * need.bytes else ""
                 demand = f"{format_value(need.value)} asks for {need.what}: {decimal(round(need.bytes))}{beside}"
-                sentence = f"{demand}; {machine.words} {decimal(round(machine.memory))}{machine.hint}"
+                there = f"this machine has {decimal(round(memory))}; --address HOST:PORT runs the sweep on a cluster"
+                sentence = f"{demand}; {there}"
                 (top, *inner) = need.key
                 return [f"{'.'.join(map(str, inner))}: {sentence}" if top == "base" else f"{top}.{inner[0]} {sentence}"]
         return []
@@ -96,7 +78,7 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     plan = float(training.epochs) * each * POSITION * together
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
     yield Need(("base", "training", "epochs"), training.epochs, passes, plan)
-    size = parameters(run, source.train.x.shape[1:], source.classes, clusters + together * busy + clients)
+    size = parameters(run.model, source.train.x.shape[1:], source.classes)
     if size is None:
         return
     each_model, many = FLOAT * size, f"of {_count(size)} parameters"
@@ -118,28 +100,15 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     yield Need(("resources", "client_actors"), place.actors, what, (busy - 1) * worker)
 
 
-def parameters(run: Run, shape: tuple[int, ...], classes: int, copies: float = MANY) -> int | None:
-    """Return the number of the model's parameters, without making it; None if it cannot be told or is not worth it.
+@remembered
+def parameters(model: Component[ModelContract, Any], shape: tuple[int, ...], classes: int) -> int | None:
+    """Return the number of a model's parameters, without making it; None if it cannot be told.
 
     The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So the
     answer is remembered.
     """
-    return _counted(_Written(repr(run.model), run.model), tuple(map(int, shape)), int(classes), copies >= MANY)
-
-
-@dataclass(frozen=True)
-class _Written:
-    """A model whose fields need not be hashable: it is compared by its name and fields, as they are written."""
-
-    text: str
-    model: Component[ModelContract, Any] = field(compare=False)
-
-
-@remembered
-def _counted(written: _Written, shape: tuple[int, ...], classes: int, worth_it: bool) -> int | None:
-    model = written.model
     count: int | None = model.module.parameters(model.config, shape, classes)
-    if count is not None or not worth_it:
+    if count is not None:
         return count
     from algorithms.core import own_values
 

@@ -137,12 +137,6 @@ def in_small(data: Federation, clients: int, examples: int) -> Federation:
     )
 
 
-def in_full_precision(run: Run) -> Run:
-    """Return a run whose training declares a reduced precision as it is in float32."""
-    config = run.training.config.model_copy(update={"precision": "float32"})
-    return replace(run, training=replace(run.training, config=config))
-
-
 def fixed(_purpose: str, *place: int) -> np.random.Generator:
     """Return a generator that depends on the integers of ``place`` only, whatever it is for."""
     return np.random.default_rng(list(place))
@@ -204,13 +198,6 @@ class Small:
         return replace(self.run, rounds=1, training=training, curvature=curvature.model_copy(update=limits))
 
     @cached_property
-    def lightest(self) -> Run:
-        """The run for what a step is given and its time does not depend on: what clients and shadow models have learned."""
-        training = self.light.training.config.model_copy(update={"epochs": 1})
-        curvature = self.light.curvature.model_copy(update={"power_steps": 2, "probes": 2})
-        return replace(self.light, training=replace(self.light.training, config=training), curvature=curvature)
-
-    @cached_property
     def start(self) -> Any:
         """Initial weights."""
         return self.network.initial(np.random.default_rng(0))
@@ -244,7 +231,7 @@ class Small:
         """Make the next model of what a few clients send; by client."""
         run, start, layout, everybody = self.light, self.start, self.network.layout, np.arange(data.clients)
         inputs = self._inputs(in_small(data, data.clients, 2))[1:]
-        results = [engine.train_block(self.lightest, *inputs, (fixed, fixed))]
+        results = [engine.train_block(run, *inputs, (fixed, fixed))]
         clients = engine.Clients([everybody], lambda models, assigned: results, layout)
 
         def work() -> None:
@@ -292,8 +279,8 @@ class Small:
     def _audit(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks a model with shadow models that were trained for a single round, which does not count."""
         cluster = Cluster(data, 0, np.arange(data.clients))
-        jobs = counts.shadow_jobs(self.lightest, cluster, attack, accuracy=0.0)
-        shadows = [attack.module.train_shadow(job, data, self.network, self.lightest) for job in jobs]
+        jobs = counts.shadow_jobs(self.light, cluster, attack, accuracy=0.0)
+        shadows = [attack.module.train_shadow(job, data, self.network, self.light) for job in jobs]
         sent = [self.start], np.zeros(data.clients, np.int64), fixed
         model = AttackedModel(cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent)
         return lambda: attack.module.audit(attack.config, model)

@@ -7,7 +7,6 @@ import os
 import platform
 import subprocess
 import tomllib
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -97,12 +96,3 @@ def data_hash(source: Source) -> str:
             else:
                 digest.update(repr(part.tolist() if hasattr(part, "dtype") else part).encode())
     return digest.hexdigest()
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
-    """Which of "code" and "data" have other hashes than ``before``; what was not hashed then or now differs in nothing.
-
-    >>> differences({"code": "a", "data": "b"}, {"code": "c"})
-    ['code']
-    """
-    return [kind for kind in ("code", "data") if kind in before and kind in now and before[kind] != now[kind]]

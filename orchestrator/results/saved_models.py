@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.interfaces import ModelContract
 from datasets.components import Component, components
-from orchestrator.config.errors import ConfigError, ConfigProblem, unknown_name, validate
+from orchestrator.config.errors import ConfigError, refusal, unknown_name, validate
 from orchestrator.results.log import DamageError, Manifest, read_manifest
 from orchestrator.results.paths import TrialFolder
 
@@ -39,7 +39,7 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
     except FileNotFoundError:
         return {}
     except DamageError as error:
-        raise _refused(f"{error}; the same `fedpriv run` runs the trial again") from error
+        raise refusal(f"{error}; the same `fedpriv run` runs the trial again") from error
     arrays: dict[str, dict[str, torch.Tensor]] = {}
     for key, array in load(content).items():
         group, _, name = key.partition(".")
@@ -58,7 +58,7 @@ def _loaded(manifest: Manifest, config: bytes, arrays: dict[str, torch.Tensor]) 
     fields: dict[str, Any] = dict(yaml.safe_load(config)["model"])
     name, takes = fields.pop("name"), manifest.facts["model"]
     if name not in components(MODELS):
-        raise _refused(unknown_name(f"no model {name!r}, of trial {manifest.owner}", name, components(MODELS)))
+        raise refusal(unknown_name(f"no model {name!r}, of trial {manifest.owner}", name, components(MODELS)))
     settings, problems = validate(components(MODELS)[name].Config, fields)
     if problems:
         raise ConfigError(problem.under("model") for problem in problems)
@@ -71,9 +71,5 @@ def _loaded(manifest: Manifest, config: bytes, arrays: dict[str, torch.Tensor]) 
         module.load_state_dict(arrays)
     except Exception as error:  # somebody else's code, perhaps no longer what it was
         sentence = f"the model of trial {manifest.owner}, {model.title}, is not what it was when it was trained"
-        raise _refused(f"{sentence}: {message_of(error)}") from error
+        raise refusal(f"{sentence}: {message_of(error)}") from error
     return module.eval().to(memory_format=torch.channels_last)  # as a trial computes, so that the bits are the same
-
-
-def _refused(sentence: str) -> ConfigError:
-    return ConfigError([ConfigProblem(sentence)])

@@ -95,15 +95,15 @@ def read_sweep(folder: Folder) -> Manifest:
 
 
 def sweep_files(folder: Folder) -> list[Path]:
-    """The files that a sweep itself shows: its own file, and those of its report."""
-    files = [folder.sweep, *sorted(folder.report.glob("*"))]
+    """The files that a sweep itself shows: its own file, its table of trials, and those of its report."""
+    files = [folder.sweep, folder.table, *sorted(folder.report.glob("*"))]
     return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
 def content_hash(folder: Folder) -> str:
     """A hash of what a sweep shows: its file, its table of trials, and its report."""
     digest = hashlib.blake2b(digest_size=8)
-    for file in filter(Path.is_file, (folder.table, *sweep_files(folder))):
+    for file in sweep_files(folder):
         digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
     return digest.hexdigest()
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import yaml
 
-from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.errors import refusal
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.log import DamageError
@@ -39,22 +39,18 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
         try:
             facts = read_sweep(folder).facts
         except DamageError as error:  # it may have ended, and then no other trial may be drawn
-            raise ConfigError([ConfigProblem(str(error), file="--results")]) from error
+            raise refusal(str(error), "--results") from error
         if (facts["file"], facts["sets"]) != (sweep.text, list(sweep.sets)):
             sentence = f"{folder.path} holds a search by another sweep file, which stands; give the sweep another name"
-            raise ConfigError([ConfigProblem(sentence, file="--results")])
+            raise refusal(sentence, "--results")
         for row in facts["trials"]:
             run = resolve(yaml.safe_load(read_plain(folder.trial(row["id"]).config)))
             return [TrialSpec(row["id"], run, {key: row.get(key) for key in sweep.swept})], None
-    kept = folder.path / SECRET
-    secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
-    return _trials(sweep, secret, dry), secret
-
-
-def _trials(sweep: Sweep, secret: int, dry: bool) -> list[TrialSpec]:
     import numpy as np
 
     assert sweep.tune and sweep.tune.draws and sweep.space
+    kept = folder.path / SECRET
+    secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
     rng, law, specs = np.random.default_rng(secret), sweep.tune.draws, list[TrialSpec]()
     for _ in range(round(law.mean) if dry else law.number(rng)):
         values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
@@ -65,7 +61,7 @@ def _trials(sweep: Sweep, secret: int, dry: bool) -> list[TrialSpec]:
         config = run.data.config.model_copy(update={"split_seed": partition_seed(run)})
         run = replace(run, seed=seed, data=replace(run.data, config=config))
         specs.append(TrialSpec(trial_id(run), run, values))
-    return specs
+    return specs, secret
 
 
 def best(sweep: Sweep, folder: Folder, trials: list[TrialSpec]) -> TrialSpec | None:

@@ -50,10 +50,6 @@ class Driver(tune.Trainable):
         self._take(TrialConfig.from_dict(new_config["trial"]))
         return True
 
-    def __repr__(self) -> str:
-        """What Ray's dashboard shows for this process, whichever trial of the sweep it runs."""
-        return f"driver of {Path(self.trial_config.sweep).name}"
-
     def _take(self, config: TrialConfig) -> None:
         self.clients.title = self.shadows.title = config.title
         self.trial_config, self.began = config, time.time()
@@ -75,7 +71,7 @@ class Driver(tune.Trainable):
                 self._data = (key, ray.put(partition_data(run, root)))
             data = ray.get(self._data[1])
             run = settled(run, data)
-            setup = Setup.of(self.trial_config.identity.id, run, self._data[1])
+            setup = Setup(self.trial_config.identity.id, [ray.put(run.to_dict()), self._data[1]])
             kept: dict[str, Any] = {"origin": self.trial_config.identity.hashes, "cache": sweep.cache}
             self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, **kept))
         return self.trial
@@ -101,7 +97,9 @@ class Driver(tune.Trainable):
         return report
 
     def _give_up(self, error: Exception) -> dict[str, Any]:
-        cause = _cause(error)
+        cause: BaseException = error  # Ray wraps it once for every task that it passes through
+        while isinstance(cause, ray.exceptions.RayTaskError) and isinstance(cause.cause, BaseException):
+            cause = cause.cause
         if isinstance(cause, WriteError | ray.exceptions.OutOfMemoryError):  # of the latter, Tune tries the trial again
             raise cause
         diverged = isinstance(cause, DivergenceError | FloatingPointError)
@@ -123,13 +121,6 @@ class Driver(tune.Trainable):
     def cleanup(self) -> None:
         """Stop the client actors."""
         self.clients.stop()
-
-
-def _cause(error: BaseException) -> BaseException:
-    """The original error: Ray wraps an error once for every task that it passes through."""
-    while isinstance(error, ray.exceptions.RayTaskError) and isinstance(error.cause, BaseException):
-        error = error.cause
-    return error
 
 
 def _rounds(trial: Trial, seconds: float) -> None:

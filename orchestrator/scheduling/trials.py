@@ -16,8 +16,8 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
 from orchestrator.results.paths import Folder
-from orchestrator.results.provenance import Hashes, differences
-from orchestrator.results.record import TrialIdentity, drew_secret_noise, has_ended, read_record
+from orchestrator.results.provenance import Hashes
+from orchestrator.results.record import UNREPEATABLE, TrialIdentity, has_ended, read_record
 from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
 from orchestrator.trial.saved import begun_with
@@ -108,12 +108,6 @@ def _words(trials: list[TrialSpec]) -> set[str]:
 
 # What the sweep's folder holds already: what is complete, what ran with other code or data, what is damaged
 
-REPEAT = "--repeat-changed"
-SECRET = (
-    "; the trial's noise was secret, so it cannot be repeated: restore the file from a copy, or delete the folder {} to "
-    "draw new noise"
-)
-
 
 @dataclass(frozen=True)
 class Earlier:
@@ -146,16 +140,12 @@ class Earlier:
         """Say what the earlier results of the sweep's ``total`` trials are, before anything runs."""
         sentences = []
         if self.changed:
-            then = "and run again" if self.repeat else f"and their results stand; {REPEAT} runs them again"
+            then = "and run again" if self.repeat else "and their results stand; --repeat-changed runs them again"
             sentences.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
         if self.begun:
             other = _other(self.begun)
             sentences.append(f"{len(self.begun)} unfinished trials were begun with {other}, and begin anew")
         return sentences
-
-    def planned(self) -> list[str]:
-        """Say what a run would do about damaged results."""
-        return [f"{damage}: a run would set its trial aside and run it again" for damage in self.damaged.values()]
 
     def set_back(self, folder: Folder) -> list[str]:
         """Set damaged trials aside, delete what runs again with other code or data, and say so. The folder is claimed.
@@ -197,9 +187,9 @@ def earlier_results(
     found = [(trial.id, damage) for trial, damage in zip(present, damages, strict=True) if damage]
     damaged = {trial: damage for trial, damage in found if not records[trial] or has_ended(records[trial], tune)}
     lost = [
-        ConfigProblem(f"{damage}{SECRET.format(folder.trial(trial).path)}", file="--results")
-        for trial, damage in damaged.items()
-        if (drew_secret_noise(folder.trial(trial)) if trial not in specs else not specs[trial].run.repeatable)
+        ConfigProblem(f"{damage}{UNREPEATABLE.format(folder.trial(trial).path)}", file="--results")
+        for trial, damage in damaged.items()  # one that is not drawn yet is taken to be like those that are
+        if not all(spec.run.repeatable for spec in ([specs[trial]] if trial in specs else trials))
     ]
     if lost:
         raise ConfigError(lost)
@@ -211,8 +201,12 @@ def earlier_results(
 
 
 def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-    changed = {trial: differences(origin, now[trial]) for trial, origin in before.items()}
-    return {trial: names for trial, names in changed.items() if names}
+    """Which of "code" and "data" have other hashes than before, by trial; what was not hashed then or now is in neither."""
+    kinds = {
+        trial: [kind for kind in {"code", "data"} & then.keys() & now[trial].keys() if then[kind] != now[trial][kind]]
+        for trial, then in before.items()
+    }
+    return {trial: changed for trial, changed in kinds.items() if changed}
 
 
 def _other(changed: Mapping[str, Sequence[str]]) -> str:

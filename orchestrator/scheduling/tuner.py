@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from ray import tune
 from ray.exceptions import OutOfMemoryError
 from ray.tune.error import TuneError
-from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, MedianStoppingRule, TrialScheduler
+from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from orchestrator.cluster.address import StallError
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import causes
 from orchestrator.config.sweep_file import Sweep
-from orchestrator.config.tune_section import Asha, Tune
+from orchestrator.config.tune_section import Tune
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import TrialIdentity, has_ended, read_record
@@ -44,12 +44,11 @@ if TYPE_CHECKING:
 
 WORTH_SAYING = 30.0  # seconds without a running trial until the user is told
 ROUNDS = "rounds done"
-FOREVER: Any = math.inf
 TrialHandle = namedtuple("TrialHandle", ["trial_id"])  # what a scheduler of Tune sees of a trial: our id
 
 
 class StoppingScheduler(FIFOScheduler):
-    """Passes every round of every trial, including those of earlier sessions, to one of Tune's schedulers (``inner``).
+    """Passes every round of every trial, including those of earlier sessions, to Tune's scheduler ASHA (``inner``).
 
     Attributes:
         last: for each trial, the last round that had the metric, and the value there.
@@ -58,17 +57,13 @@ class StoppingScheduler(FIFOScheduler):
     def __init__(self, goal: Tune, longest: int) -> None:
         """Set up the scheduler of the section ``tune``; ``longest`` is the number of rounds of the longest trial."""
         super().__init__()
-        self.goal, chosen = goal, goal.scheduler
-        assert chosen is not None and isinstance(goal.metric, str)
+        self.goal, asha = goal, goal.scheduler
+        assert asha is not None and isinstance(goal.metric, str) and isinstance(goal.mode, str)
         self.name = goal.metric
-        common: dict[str, Any] = {"time_attr": ROUNDS, "metric": goal.metric, "mode": goal.mode}
-        common["grace_period"] = chosen.grace_period
-        if isinstance(chosen, Asha):
-            # One round more than the longest trial has, so that the scheduler does not stop that trial in its last round.
-            common |= {"max_t": longest + 1, "reduction_factor": chosen.reduction_factor}
-            self.inner: Any = AsyncHyperBandScheduler(**common)
-        else:  # an infinite time slice, so that the rule never pauses a trial, which would have to be resumed later
-            self.inner = MedianStoppingRule(min_samples_required=chosen.fewest, min_time_slice=FOREVER, **common)
+        # One round more than the longest trial has, so that the scheduler does not stop that trial in its last round.
+        rungs: dict[str, Any] = {"max_t": longest + 1, "time_attr": ROUNDS, "grace_period": asha.grace_period}
+        rungs["reduction_factor"] = asha.reduction_factor
+        self.inner: Any = AsyncHyperBandScheduler(metric=goal.metric, mode=goal.mode, **rungs)
         self.last: dict[str, tuple[int, float]] = {}
 
     def recall(self, folder: Folder, trials: Iterable[TrialSpec]) -> None:

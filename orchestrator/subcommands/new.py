@@ -12,7 +12,6 @@ from orchestrator import FINISHED
 
 if TYPE_CHECKING:
     from orchestrator.config.errors import ConfigProblem
-    from orchestrator.config.sweep_file import Sweep
 
 HELP = "look at your own data and write a sweep for them that runs as it is"
 
@@ -41,8 +40,11 @@ def execute(options: argparse.Namespace) -> int:
     """Write the sweep file; return the exit code. Raises ConfigError, and then nothing was written."""
     from datasets.federation import DataError, printable
     from datasets.profile import profile
-    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.cluster.data_checks import data_problems
+    from orchestrator.config.errors import ConfigError, ConfigProblem, refusal
     from orchestrator.config.new_sweep import new_sweep
+    from orchestrator.config.sweep_file import parse_sweep
+    from orchestrator.results.writing import WriteError, write_atomically
 
     output: Path = options.output
     problems = []
@@ -63,7 +65,15 @@ def execute(options: argparse.Namespace) -> int:
         raise ConfigError([*problems, *(_problem(line) for line in str(error).split("\n"))]) from error
     if problems:
         raise ConfigError(problems)
-    sweep = _write(text, output)
+    try:  # what ``fedpriv run`` would refuse is not written
+        sweep = parse_sweep(text, output)
+        if problems := data_problems(sweep, download=False):
+            raise ConfigError(problems)
+        write_atomically(output, text.encode())
+    except ConfigError as error:
+        raise ConfigError(replace(problem, file="new", line=None) for problem in error.problems) from error
+    except WriteError as error:
+        raise refusal(str(error), "--output") from error
     run = sweep.runs[0]
     print("\n".join(map(printable, data.notes)))
     print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
@@ -83,22 +93,3 @@ def _problem(sentence: str) -> ConfigProblem:
     if key[:1] != ("data",):
         return ConfigProblem(sentence, file="new")
     return ConfigProblem(rest, () if key == ("data", "path") else ("base", *key), "new")
-
-
-def _write(text: str, output: Path) -> Sweep:
-    """Check the sweep as ``fedpriv run`` would, and write it; nothing is written of one that is refused."""
-    from orchestrator.cluster.data_checks import data_problems
-    from orchestrator.config.errors import ConfigError, ConfigProblem
-    from orchestrator.config.sweep_file import parse_sweep
-    from orchestrator.results.writing import WriteError, write_atomically
-
-    try:
-        sweep = parse_sweep(text, output)
-        if problems := data_problems(sweep, download=False):
-            raise ConfigError(problems)
-        write_atomically(output, text.encode())
-    except ConfigError as refusal:
-        raise ConfigError(replace(problem, file="new", line=None) for problem in refusal.problems) from refusal
-    except WriteError as error:
-        raise ConfigError([ConfigProblem(str(error), file="--output")]) from error
-    return sweep

@@ -37,11 +37,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
     )
     add("--repeat-changed", action="store_true", help="run trials again that ran with other code or data than today's")
-    add(
-        "--new-store",
-        action="store_true",
-        help="rename the mlflow.db beside the results, and fill a new one from the results of all sweeps there",
-    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -54,5 +49,5 @@ def execute(options: argparse.Namespace) -> int:
         return FINISHED
     from orchestrator.commands import Choices, run_sweep
 
-    flags = options.dry_run, options.repeat_changed, options.log_models, options.new_store
+    flags = options.dry_run, options.repeat_changed, options.log_models
     return run_sweep(sweep, Choices(options.results, options.address, options.tracking_uri, *flags))

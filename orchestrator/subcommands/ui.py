@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator import FINISHED
 
 HELP = "open the results in the MLflow UI"
-REMEDY = "`fedpriv run SWEEP.yaml --new-store` renames mlflow.db and fills a new one"
+REMEDY = "if mlflow.db is damaged, rename it, and a new one is filled from the results"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Fill the store with the sweeps that it lacks, say what to open, the latest first, and start the MLflow server."""
-    import socket
     import subprocess
 
-    from orchestrator.config.errors import ConfigError, ConfigProblem
+    from orchestrator.config.errors import refusal
     from orchestrator.results.sweeps import sweeps_in
     from orchestrator.tracking.labels import view_link
     from orchestrator.tracking.store import connect, named_server, reason, server
@@ -32,8 +31,7 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.tracking.tracker import fill
 
     if named := named_server(None):
-        sentence = f"the MLflow server at {named} has pages of its own: open that address"
-        raise ConfigError([ConfigProblem(sentence, file="ui")])
+        raise refusal(f"the MLflow server at {named} has pages of its own: open that address", "ui")
     sweeps_in(options.results)
     place = f"{options.host}:{options.port}"
     try:
@@ -43,12 +41,7 @@ def execute(options: argparse.Namespace) -> int:
             print(sentence, flush=True)
         experiments = connect(options.results).search_experiments()
     except Exception as error:  # in MLflow's own words, whatever they are
-        raise ConfigError([ConfigProblem(f"{reason(error)}; {REMEDY}", file="ui")]) from error
-    try:
-        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        socket.create_server((options.host, options.port), family=family).close()
-    except (OSError, OverflowError) as error:
-        raise ConfigError([ConfigProblem(f"{place}: {error}; --port takes another one", file="ui")]) from error
+        raise refusal(f"{reason(error)}; {REMEDY}", "ui") from error
     for experiment in experiments:
         if SWEEP in experiment.tags:
             print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {experiment.name}")

@@ -86,17 +86,6 @@ def brief(value: Any) -> str:
     return " ".join([str(value["name"]), *fields])
 
 
-def component_tags(run: Mapping[str, Any]) -> dict[str, str]:
-    """The names of a run's components as tags, by which runs of different sweeps are found.
-
-    >>> component_tags({"model": {"name": "mlp"}, "attacks": [{"name": "sia"}, {"name": "fedmia"}], "seed": 1})
-    {'model': 'mlp', 'attacks': 'sia, fedmia'}
-    """
-    tags = {slot: str(part["name"]) for slot, part in run.items() if isinstance(part, Mapping) and "name" in part}
-    attacks = ", ".join(str(attack["name"]) for attack in run.get("attacks") or ())
-    return tags | ({"attacks": attacks} if attacks else {})
-
-
 def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
     """The entries of ``row`` that are finite numbers.
 

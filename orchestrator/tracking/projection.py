@@ -29,7 +29,6 @@ from orchestrator.results.tables import read_table
 from orchestrator.tracking.labels import (
     SETTING,
     brief,
-    component_tags,
     headline_metrics,
     metric_key,
     scalar_metrics,
@@ -40,9 +39,7 @@ from orchestrator.tracking.labels import (
 
 ROUND = metric_key("round")  # a metric that every round has
 SOFTWARE = ("commit", "host", "device")  # of a trial's origin, besides versions of packages, what is a tag
-TABLES = ("rounds", "clients", "attacks")  # shown on a trial's page; those of single examples are too long for one
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
-PICTURES = "description"  # the folder of a note's figures among the artifacts
 MOST_FIGURES = 3  # in a note: the first of these that there are
 NOTE_LENGTH = 8000  # MLflow's limit
 CUT = "\n\n(The rest is left out, because MLflow allows no longer text: see the report among the artifacts.)"
@@ -67,11 +64,9 @@ class Projection:
     tags: Mapping[str, str]
     note: str
     files: Sequence[tuple[Path, str]]  # artifacts, each with its folder among them
-    tables: Sequence[Path]  # Parquet files that its page shows as tables
     inputs: Sequence[Dataset] = ()  # the data sets that it has read
     rounds: Sequence[Metric] = ()  # the values of its metrics in each round
     finals: Sequence[Metric] = ()
-    pictures: Sequence[Path] = ()  # figures that its note shows
     first: Sequence[str] = ()  # of a sweep, the metrics that come first
 
 
@@ -106,6 +101,9 @@ def project_trial(
     # One that an earlier attempt has left says nothing of a trial that did not fail.
     files += [paths.error] if failed and paths.error.is_file() else []
     name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
+    data, digest, inputs = run.get("data"), origin.get("data"), list[Dataset]()
+    if data and digest:
+        inputs = [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
     state = f"{name}: {record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
     return Projection(
         manifest=record["manifest"],
@@ -115,9 +113,8 @@ def project_trial(
         ended=ended,
         tags=tags,
         note=_trial_note(state, remarks, finals, experiment),
-        inputs=_inputs(run, origin),
+        inputs=inputs,
         files=[(file, "") for file in files],
-        tables=[table for table in map(paths.table, TABLES) if table.is_file()],
         params={key: brief(value) for key, value in swept.items()},
         rounds=rounds,
         finals=final_points(finals, rounds, ended),
@@ -152,15 +149,16 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         tags={**_shown_tags({}), "status": word, **verdicts},
         note=note,
         files=[(file, "" if file.parent == folder.path else "report") for file in sweep_files(folder)],
-        tables=[folder.table] if folder.table.is_file() else [],
-        pictures=pictures,
         first=first,
     )
 
 
 def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[str, str]) -> dict[str, str]:
     """The tags of a trial that are known when it starts: its setting, its components, what it runs with."""
-    return _shown_tags(origin) | {SETTING: setting_name(swept)} | component_tags(run)
+    parts = {slot: str(part["name"]) for slot, part in run.items() if isinstance(part, Mapping) and "name" in part}
+    if attacks := ", ".join(str(attack["name"]) for attack in run.get("attacks") or ()):
+        parts["attacks"] = attacks
+    return _shown_tags(origin) | {SETTING: setting_name(swept)} | parts
 
 
 def round_points(rows: Iterable[Mapping[str, Any]], started: int, ended: int | None = None) -> list[Metric]:
@@ -200,14 +198,6 @@ def final_points(finals: Mapping[str, float], rounds: Sequence[Metric], ended: i
 
 def _written(path: Path) -> int:
     return int(1000 * path.stat().st_mtime)
-
-
-def _inputs(run: Mapping[str, Any], origin: Mapping[str, Any]) -> list[Dataset]:
-    """The data set that a trial has read: its name, a digest of the content, and source and split as JSON."""
-    digest, data = origin.get("data"), run.get("data")
-    if not digest or not data:
-        return []
-    return [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
 
 
 def _shown_tags(origin: Mapping[str, str]) -> dict[str, str]:
@@ -268,7 +258,7 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
         f"**{escape(summary.headline)}**",
         f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
         *(
-            f"![{picture.name}](get-artifact?path={quote(f'{PICTURES}/{picture.name}', safe='')}&run_uuid={run})"
+            f"![{picture.name}](get-artifact?path={quote(f'report/{picture.name}', safe='')}&run_uuid={run})"
             for picture in pictures
         ),
         *(

@@ -26,7 +26,6 @@ from orchestrator.tracking.labels import scalar_metrics
 PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook
 RECENT = 8  # finished trials that stay visible in the live table, below the running ones, while there is room
 TITLE = 16  # columns that titles may keep, so that trials can be distinguished, before a metric is left out
-ESTIMATE_SECONDS = 60.0  # from one estimate to the next where there is no live table
 UNLIMITED = 10_000  # columns
 DASH = "–"
 
@@ -67,9 +66,7 @@ class Screen:
         self.console = console or Console(width=width, highlight=False, force_jupyter=False)
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far
-        self.stage = ""  # what happens before the first trial has begun
         self.began = clock()
-        self.estimated = self.began - ESTIMATE_SECONDS / 2  # when the time left was last said in a line of its own
         self.live = Live(console=self.console, refresh_per_second=4, transient=True, get_renderable=self.table)
 
     def __enter__(self) -> Screen:
@@ -107,7 +104,6 @@ class Screen:
                 cells = [f"{' '.join(column.heading.split())} {_cell(values, column)}" for column in columns]
                 words = [f"round {row['round'] + 1}/{entry.rounds}", *cells, f"{row['seconds']:.2f} s"]
                 self._say_of(entry, "  ".join(words))
-        self._say_left()
 
     def on_note(self, trial: str, note: str, lasting: bool = False) -> None:
         entry = self.trials[trial]
@@ -125,16 +121,12 @@ class Screen:
         if entry.status != "finished":
             self.say(f"{entry.title}  {entry.status}: {record.get('reason')}")
         elif not self.console.is_terminal:
-            self._say_of(entry, f"finished in {record['seconds']:.1f} s")
-        self._say_left()
+            self._say_of(entry, f"finished in {record['seconds']:.1f} s{self.left()}")
 
     def table(self) -> Group:
         """The current live table, no wider than the console: where space is short, titles are folded, then metrics left out."""
         ended, running = self._ended(), [trial for trial in self.trials.values() if trial.status == "running"]
-        left = self.left()
-        later = f", {left} left" if left else f", {self.stage}" if self.stage and not ended + running else ""
-        spent = _stopwatch(self.clock() - self.began)
-        head = f"{len(ended)} of {self.total} trials ended, {spent}{later}"
+        head = f"{len(ended)} of {self.total} trials ended, {_stopwatch(self.clock() - self.began)}{self.left()}"
         trials = running + ended[: -RECENT - 1 : -1]
         columns = table_columns(self.names, live=True) if self.names else []
         options = self.console.options.update_width(UNLIMITED)
@@ -146,21 +138,14 @@ class Screen:
         return Group(Text(head, style="bold"), self._grid(trials, columns))
 
     def left(self) -> str:
-        """How long the sweep still takes, at the speed of the rounds so far; empty before the first and after the last."""
+        """The end of a sentence on how long the sweep still takes, at its speed so far; empty where there is nothing to say."""
         trials = list(self.trials.values())
         began = [trial.began for trial in trials if trial.began is not None]
         new = sum(trial.new_rounds for trial in trials)
         unseen = max(0, self.total - len(trials))  # a search adds its trials one after another
         ahead = sum(trial.rounds - trial.done for trial in trials if trial.ended is None)
         rounds = ahead + unseen * fmean([trial.rounds for trial in trials] or [0])
-        return duration((self.clock() - min(began)) / new * rounds) if new and rounds else ""
-
-    def _say_left(self) -> None:
-        """Say how long the sweep still takes, unless the live table or a line said so just now, or processes still warm up."""
-        due = not self.console.is_terminal and self.clock() - self.estimated >= ESTIMATE_SECONDS
-        if due and (left := self.left()):
-            self.estimated = self.clock()
-            self.say(f"[{len(self._ended())}/{self.total}]  {left} left")
+        return f", {duration((self.clock() - min(began)) / new * rounds)} left" if new and rounds else ""
 
     def _grid(self, trials: list[ScreenTrial], columns: Sequence[Shown], widest: int | None = None) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

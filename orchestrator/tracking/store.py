@@ -10,14 +10,12 @@ import re
 import sys
 import tempfile
 from contextlib import suppress
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from orchestrator.config.errors import unknown_name
-from orchestrator.results.log import quarantine
-from orchestrator.results.writing import write_atomically
+from orchestrator.results.paths import FolderError
+from orchestrator.results.writing import remove, write_atomically
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,11 +23,6 @@ if TYPE_CHECKING:
 LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
-HTTP = ("http", "https")
-# What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
-SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc", "uc")
-PLUGINS = "mlflow.tracking_store"
-DEFAULT_SERVER = "http://127.0.0.1:5000"  # what ``fedpriv ui`` starts unless told otherwise
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -40,10 +33,6 @@ SETTINGS = SILENT | {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-
-
-class TrackingError(Exception):
-    """MLflow cannot be used as requested. The message is a sentence."""
 
 
 def configure_environment() -> None:
@@ -70,16 +59,10 @@ def server_problem(tracking_uri: str | None) -> str | None:
     try:
         split = urlsplit(uri)
         port = split.port  # raises where it is none
-        is_usable = split.scheme not in HTTP or (split.hostname and port != 0)
+        is_usable = split.scheme not in ("http", "https") or (split.hostname and port != 0)
     except ValueError:
         is_usable = False
-    if not is_usable:
-        return f"{place} is no MLflow address, which looks like http://HOST:5000"
-    scheme = split.scheme.partition("+")[0]
-    schemes = (*SCHEMES, *(point.name for point in entry_points(group=PLUGINS)))
-    if scheme and scheme not in schemes:
-        return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, schemes)
-    return None
+    return None if is_usable else f"{place} is no MLflow address, which looks like http://HOST:5000"
 
 
 def address(results: Path, tracking_uri: str | None = None) -> str:
@@ -98,7 +81,7 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
     """A connection to MLflow; the store beside the results is created if there is none.
 
     Raises:
-        TrackingError: there can be no store.
+        FolderError: there can be no store.
         Exception: MLflow's errors, if it cannot be reached or cannot open the store.
     """
     configure_environment()
@@ -107,12 +90,12 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
     if named_server(tracking_uri) is None:
         store = results / LOCAL
         if not results.is_dir():  # MLflow would make it again
-            raise TrackingError(f"{results} was deleted or renamed")
+            raise FolderError(f"{results} was deleted or renamed")
         if not store.exists():
             _create(store)
         with open(store, "rb") as file:
             if file.read(len(MAGIC)) != MAGIC:  # MLflow would try for minutes
-                raise TrackingError(f"{store} is no SQLite data base")
+                raise FolderError(f"{store} is no SQLite data base")
     client = MlflowClient(address(results, tracking_uri))
     with suppress(AttributeError):  # MLflow keeps connections by address, and the file may be another one by now
         client._tracking_client.store.engine.dispose()
@@ -127,19 +110,9 @@ def _create(store: Path) -> None:
         MlflowClient(address(Path(folder))).search_experiments(max_results=1)
         content = (Path(folder) / LOCAL).read_bytes()
     if not store.exists():  # another run may have been faster
+        for ending in JOURNALS:  # of a store that somebody has renamed or deleted
+            remove(Path(f"{store}{ending}"))
         write_atomically(store, content)
-
-
-def set_store_aside(results: Path) -> str:
-    """Rename the store beside the results, for a new one to be filled; return a sentence about it."""
-    store = results / LOCAL
-    if not os.path.lexists(store):
-        return f"there is no {store}, so a new one is made"
-    aside = quarantine(store)
-    for ending in JOURNALS:
-        if os.path.lexists(journal := results / f"{LOCAL}{ending}"):
-            os.replace(journal, aside.with_name(f"{aside.name}{ending}"))
-    return f"{store} is now {aside.name}, and a new store is filled from the results"
 
 
 def server(results: Path, port: int, host: str) -> tuple[list[str], dict[str, str]]:

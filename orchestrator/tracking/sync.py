@@ -7,7 +7,6 @@ missing, a trial's run is deleted and logged again from disk, and the sweep's ow
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
-from PIL import Image
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.results.log import read_manifest
@@ -23,21 +21,18 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
 from orchestrator.results.sweeps import content_hash
-from orchestrator.results.tables import read_table
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
-from orchestrator.tracking.projection import PICTURES, ROUND, Projection
+from orchestrator.tracking.projection import ROUND, Projection
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
     from torch import nn
 
-MOST_ROWS = 1000  # of a table on a page
-FIGURE_WIDTH = 800  # pixels, for a note shows pictures in their full size
 SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
 MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which groups models were
-PARENT, NOTE, SHOWN_TABLES = "mlflow.parentRunId", "mlflow.note.content", "mlflow.loggedArtifacts"
+PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # opens on runs, not on pages for language models
 # MLflow's limits; what is longer makes it refuse the whole request.
 BATCH, TAG_LENGTH, PARAM_LENGTH, NAME_LENGTH = 1000, 5000, 6000, 250
@@ -87,7 +82,10 @@ class MlflowSweep:
             self._log((), sweep, {}, parent)
         if stale or sweep:
             names = {name for record in records.values() for name in scalar_metrics(record.get("metrics") or {})}
-            self._show([key for trial in values.values() for key in trial], names, sweep)
+            keys = [key for trial in values.values() for key in trial]
+            tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
+            for name, text in tags.items():
+                self.client.set_experiment_tag(self.experiment, name, text)
         for trial in live if only is None else ():
             if trial not in records:  # interrupted: the next run resumes the trial, and opens another run for it
                 self.client.set_terminated(live[trial], "KILLED")
@@ -127,9 +125,6 @@ class MlflowSweep:
             tags = self.identity | {NOTE: projection.begun_note(self.experiment)}
             began, name = projection.began(self.folder), self.folder.name
             runs[""] = [self.client.create_run(self.experiment, began, tags, name)]
-        for copy in runs[""][1:]:  # a deleted run that somebody has restored
-            self.client.delete_run(copy.info.run_id)
-        del runs[""][1:]
         return str(runs[""][0].info.run_id)
 
     def _log(self, former: Iterable[Run], content: Projection, tags: Mapping[str, str], opened: str | None) -> None:
@@ -138,9 +133,7 @@ class MlflowSweep:
         for run in former:
             if run.info.run_id != opened:
                 client.delete_run(run.info.run_id)
-        tables = {f"tables/{path.stem}.json": path for path in content.tables}
-        listing = json.dumps([{"path": name, "type": "table"} for name in tables])
-        tags = {NOTE: content.note, SHOWN_TABLES: listing, **self.identity, **tags}
+        tags = {NOTE: content.note, **self.identity, **tags}
         run_id = opened or client.create_run(self.experiment, content.started, tags).info.run_id
         client.update_run(run_id, name=content.name[:NAME_LENGTH])
         params = [Param(name[:NAME_LENGTH], text[:PARAM_LENGTH]) for name, text in content.params.items()]
@@ -153,23 +146,8 @@ class MlflowSweep:
         client.log_inputs(run_id, [DatasetInput(data, context) for data in content.inputs])
         for path, below in content.files:
             client.log_artifact(run_id, str(path), below or None)
-        for name, path in tables.items():  # MLflow's `log_table` would add to a table that is there
-            rows = read_table(path).to_pandas().tail(MOST_ROWS)
-            client.log_text(run_id, rows.to_json(orient="split", index=False, date_format="iso"), name)
-        for path in content.pictures:
-            with Image.open(path) as image:
-                image.thumbnail((FIGURE_WIDTH, image.height))
-                client.log_image(run_id, image, f"{PICTURES}/{path.name}")
         client.set_terminated(run_id, content.status, content.ended)
         client.set_tag(run_id, MARK, content.manifest)
-
-    def _show(self, keys: Iterable[str], names: Collection[str], sweep: Projection | None) -> None:
-        """Set the experiment's tags: its note and its ready-made view."""
-        tags = KIND | view_tags(keys, names, sweep.first if sweep else ()) | ({NOTE: sweep.note} if sweep else {})
-        present = self.client.get_experiment(self.experiment).tags
-        for name, text in tags.items():
-            if present.get(name) != text:
-                self.client.set_experiment_tag(self.experiment, name, text)
 
     def _log_models(self, trials: Iterable[str], say: Callable[[str], object]) -> None:
         """Send the trained models of trials, one for each group, that MLflow lacks."""
@@ -221,8 +199,8 @@ class MlflowSweep:
 
 def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str) -> bool:
     """Whether MLflow has a trial, or the sweep (""), as its folder is: in one run that has ended, below the sweep's own."""
-    if len(runs.get(trial, ())) != 1:
+    if trial and len(runs.get(trial, ())) != 1:
         return False
-    (run,), parent = runs[trial], runs[""][0].info.run_id
+    run, parent = runs[trial][0], runs[""][0].info.run_id
     below = not trial or run.data.tags.get(PARENT) == parent
     return below and run.data.tags.get(MARK) == manifest and run.info.status != "RUNNING"

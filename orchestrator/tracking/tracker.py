@@ -24,7 +24,6 @@ from orchestrator.results.sweeps import content_hash, sweeps_in
 from orchestrator.results.writing import write_atomically
 from orchestrator.tracking.labels import trial_name, view_link
 from orchestrator.tracking.store import (
-    DEFAULT_SERVER,
     JOURNALS,
     LOCAL,
     artifacts,
@@ -120,9 +119,8 @@ class Tracker:
         return self.where == LOCAL
 
     def link(self) -> str:
-        """The address of the sweep's ready-made view, on its server or on that of ``fedpriv ui``; empty if it has none."""
-        server = DEFAULT_SERVER if self.is_local else self.where
-        return view_link(server, self._sweep.experiment) if self._sweep and server.startswith("http") else ""
+        """The address of the sweep's ready-made view on its server; empty if it has none."""
+        return view_link(self.where, self._sweep.experiment) if self._sweep and self.where.startswith("http") else ""
 
     def _work(self) -> None:
         """The thread's loop: gather events, send them; after a failure wait longer, and begin with what the disk says."""
@@ -205,13 +203,13 @@ class Tracker:
                 self._say(sentence)
 
 
-def fill(results: Path, skip: str = "") -> list[str]:
-    """Send the sweeps in ``results`` to the store there, but for ``skip``; return sentences on what was done.
+def fill(results: Path) -> list[str]:
+    """Send the sweeps in ``results`` to the store there; return sentences on what was done.
 
     A sweep that another process runs is left to that process, one that was sent to a server to the server.
 
     Raises:
-        TrackingError: there can be no store.
+        FolderError: there can be no store.
         Exception: MLflow's errors, if it cannot open the store.
     """
     from orchestrator.tracking.sync import MlflowSweep
@@ -219,7 +217,7 @@ def fill(results: Path, skip: str = "") -> list[str]:
     client, sent, missed = connect(results), list[str](), list[str]()
     for folder in sweeps_in(results):
         with suppress(OSError, ValueError, AttributeError):
-            if folder.name == skip or json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
+            if json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
                 continue
         try:
             with Claim(folder):

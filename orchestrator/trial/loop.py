@@ -132,7 +132,11 @@ class Rounds:
         state.history = np.vstack([state.history.reshape(-1, self.data.clients), took_part])
         if results:
             findings.exposures += attack_round.conclude_updates(self.run, self.data, results, round_, state.attacks)
-            findings.exposures += self._attack_sums(sums, round_)
+        names = tuple(attack.name for attack in attack_round.due(self.run, "sums", round_ + 1))
+        if sums and names:
+            observed = self.clients.run(self.setup, [Job("attack_sum", (one, round_, names)) for one in sums])
+            concluded = attack_round.conclude_sums(self.run, self.data, sums, observed, round_, state.attacks)
+            findings.exposures += concluded
         if round_ >= self.dealt:
             again = lambda preferences: self.choose(round_, view, preferences)[0]  # noqa: E731
             attack_round.follow_choices(self.run, state, self.preferences, again)
@@ -216,15 +220,6 @@ class Rounds:
         if not self.context.noisy:
             return [server.no_noise(run, size) for _ in self.state.models]
         return [server.draw_noise(run, size, self._stream(purpose, round_, j)) for j in range(len(self.state.models))]
-
-    def _attack_sums(self, sums: list[Sum], round_: int) -> list[tuple[str, int, Exposure]]:
-        """Make the attacks on sums that are due in round ``round_``."""
-        names = tuple(attack.name for attack in attack_round.due(self.run, "sums", round_ + 1))
-        jobs = [Job("attack_sum", (one, round_, names)) for one in sums if names]
-        observed = self.clients.run(self.setup, jobs)
-        return (
-            attack_round.conclude_sums(self.run, self.data, sums, observed, round_, self.state.attacks) if jobs else []
-        )
 
     def _fork(self, sums: list[Sum]) -> engine.Fork:
         """Return what lets canaries audit the releases of this round, if they are due, and counts the releases.

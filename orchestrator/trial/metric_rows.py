@@ -47,11 +47,6 @@ class Snapshot:
     costs: NDArray[np.float64]
 
     @property
-    def names(self) -> list[str]:
-        """The names of the models."""
-        return self.state.names
-
-    @property
     def evaluated(self) -> bool:
         """Whether models were tested in this round (see ``evaluate_every``)."""
         return self.outputs.shape[1] == len(self.data.test)
@@ -103,7 +98,7 @@ def name_models(shot: Snapshot) -> list[str]:
 
 def round_row(shot: Snapshot) -> dict[str, Any]:
     """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an unmeasured risk) is omitted."""
-    state, data, used, names = shot.state, shot.data, shot.state.assignment, shot.names
+    state, data, used, names = shot.state, shot.data, shot.state.assignment, shot.state.names
     groups = {name: data.groups == g for g, name in enumerate(data.group_names)}
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, used).mean())}
     row["train_accuracy"] = float(of_own_model(state.accuracies, used).mean())
@@ -139,7 +134,7 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
         group_accuracy, clients = float(shot.hits[of_group].mean()), int((shot.data.groups == g).sum())
         right, counted = right + group_accuracy * clients, counted + clients
         row |= {f"accuracy_{name}": group_accuracy} if len(shot.data.group_names) > 1 else {}
-        if name in shot.names and (shot.state.assignment == (j := shot.names.index(name))).any():
+        if name in shot.state.names and (shot.state.assignment == (j := shot.state.names.index(name))).any():
             predicted = shot.outputs[j][of_group].argmax(axis=1)
             row[f"model_accuracy_{name}"] = float((predicted == shot.data.test.y[of_group]).mean())
     owned = shot.data.test_owner >= 0
@@ -265,7 +260,7 @@ def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dic
         **({"name": data.client_names} if data.client_names else {}),
         "group": np.array(data.group_names)[data.groups].tolist(),
         "cluster": state.assignment,
-        "model": np.array(shot.names)[state.assignment].tolist(),
+        "model": np.array(shot.state.names)[state.assignment].tolist(),
         "examples": data.sizes,
         "transform_strength": data.strengths,
         "loss": of_own_model(state.losses, state.assignment),
@@ -277,7 +272,7 @@ def client_rows(shot: Snapshot, findings: Findings, risk: ClientExposure) -> dic
         "published_risk": state.published_risks[state.assignment],
     }
     columns |= {"own_risk": of_own_model(state.own_risks, state.assignment)} if state.own_risks.size else {}
-    for j, name in enumerate(shot.names):
+    for j, name in enumerate(shot.state.names):
         columns[f"loss_{name}"] = state.losses[:, j]
     for _, _, exposure in findings.exposures:
         columns |= exposure.clients

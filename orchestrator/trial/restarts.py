@@ -21,6 +21,7 @@ from algorithms.core.messages import Doubles, Ints
 from algorithms.engine.round import choose
 from algorithms.interfaces import Run
 from orchestrator.results.log import DamageError, cached, quarantine, stored
+from orchestrator.results.record import UNREPEATABLE
 from orchestrator.results.tables import join_tables
 from orchestrator.trial import metric_rows
 from orchestrator.trial.attack_round import due
@@ -28,11 +29,6 @@ from orchestrator.trial.federation import content_digest, digest
 from orchestrator.trial.loop import DivergenceError, Rounds, TrialContext
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.saved import RunState, Saved
-
-SECRET = (
-    "; the trial's noise is secret, so it cannot be repeated: restore {} from a copy, or delete that folder to begin anew "
-    "with fresh noise, which the guarantee will count alone, although models were sent out before"
-)
 
 
 class Trial:
@@ -133,7 +129,7 @@ class Trial:
             return Saved.of(folder, origin)
         except DamageError as damage:
             if not self.run.repeatable:
-                raise DamageError(damage.path, f"{damage.problem}{SECRET.format(folder.state)}") from damage
+                raise DamageError(damage.path, f"{damage.problem}{UNREPEATABLE.format(folder.state)}") from damage
             aside = quarantine(folder.state).name
             self.repaired = f"{damage}: {folder.state} is set aside as {aside}, and the trial begins anew"
             return Saved.of(folder, origin)

@@ -31,11 +31,6 @@ class Setup:
     key: str
     refs: list[ray.ObjectRef[Any]]
 
-    @staticmethod
-    def of(key: str, run: Run, data: ray.ObjectRef[Any]) -> Setup:
-        """Put the run's configuration into Ray's object store and return the setup."""
-        return Setup(key, [ray.put(run.to_dict()), data])
-
 
 @dataclass
 class Session:

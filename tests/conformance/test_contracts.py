@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from datasets.components import components
-from orchestrator.config.slots import declared, owed
+from orchestrator.config.slots import declared
 from orchestrator.conformance.declared import conforms
 from tests.support.slot_components import EVERY, FOLDERS
 
@@ -56,7 +56,7 @@ def test_a_constant_of_another_type_is_found():
 
 def test_what_is_owed_is_what_is_abstract_or_has_no_value():
     def names(key: str, module: Any = None) -> set[str]:
-        return {item.name for item in owed(FOLDERS[key], module)}
+        return {item.name for item in declared(FOLDERS[key], module) if item.owed}
 
     assert names("aggregation") == {"NEEDS", "weigh", "apply"}
     assert names("model") == {"build", "CONVOLUTIONAL", "BATCH_NORM"}

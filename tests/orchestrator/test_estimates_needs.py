@@ -16,12 +16,10 @@ from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import placement
 from orchestrator.config.sweep_file import Resources, Sweep, parse_sweep
 from orchestrator.estimates import needs
-from orchestrator.estimates.needs import Machine
 from tests.support.estimated import a_run
 from tests.support.own_modules import Plain
 
 GB = 10**9
-SMALL = Machine(memory=16 * GB, words="this machine has")
 SLIM = {"model": {"name": "mlp", "hidden": [9]}}  # 64 inputs and 10 classes: 65 * 9 + 10 * 10 = 685 parameters
 
 
@@ -73,16 +71,16 @@ def a_sweep(**given: Any) -> Sweep:
     return parse_sweep(yaml.safe_dump({"name": "large", "base": base}), Path("large.yaml"))
 
 
-def refusals(machine: Machine = SMALL, **given: Any) -> list[str]:
+def refusals(memory: float = 16 * GB, **given: Any) -> list[str]:
     sweep = a_sweep(**given)
-    return list(map(str, data_problems(sweep, download=False, misfits=needs.fits(sweep, machine))))
+    return list(map(str, data_problems(sweep, download=False, misfits=needs.fits(sweep, memory))))
 
 
 def test_the_field_that_no_machine_can_hold_is_refused_with_the_estimate() -> None:
     (model,) = refusals(model={"name": "mlp", "hidden": [10**9]})
     assert model.startswith("large.yaml:") and ": base.model: 'mlp' asks for a model of" in model
     assert "7.5e+10 parameters, with their gradients: 600.0 GB" in model
-    assert model.endswith("; this machine has 16.0 GB")
+    assert "; this machine has 16.0 GB;" in model
     (passes,) = refusals(training={"epochs": 10**9})
     assert "base.training.epochs: 1000000000 asks for the batches of 1e+09 passes over" in passes
     (rounds,) = refusals(rounds=2**63 - 1)
@@ -98,13 +96,13 @@ def test_what_is_merely_large_is_not_refused(given: dict[str, Any]) -> None:
 
 def test_the_refusal_depends_on_the_machine() -> None:
     large = {"model": {"name": "mlp", "hidden": [10**9]}}
-    assert refusals(Machine(10**15, "it has"), **large) == []
-    assert "it has 1.0 kB" in refusals(Machine(1000, "it has"))[0]
+    assert refusals(10**15, **large) == []
+    assert "this machine has 1.0 kB" in refusals(1000)[0]
 
 
 def test_parameters_are_counted_without_being_made() -> None:
     run = a_run(model={"name": "mlp", "hidden": [10**12]})
-    assert needs.parameters(run, (64,), 10) == 65 * 10**12 + (10**12 + 1) * 10
+    assert needs.parameters(run.model, (64,), 10) == 65 * 10**12 + (10**12 + 1) * 10
     assert own_values.elements(lambda: Plain(64, 10, width=10**9)) == 65 * 10**9 + (10**9 + 1) * 10
     assert own_values.elements(lambda: Plain(64, 10, width=-1)) is None
 
@@ -116,8 +114,8 @@ def test_a_model_that_many_trials_have_is_counted_once(monkeypatch: pytest.Monke
     for seed in range(3):
         for width in (2, 3):
             model = {"name": "imported", "callable": "tests.support.own_modules:Plain", "args": {"width": width}}
-            assert needs.parameters(a_run(seed=seed, model=model), (1, 8, 8), 10) == 700
+            assert needs.parameters(a_run(seed=seed, model=model).model, (1, 8, 8), 10) == 700
     assert len(counted) == 4  # of each width once for what it is made of, and once for its size
     forget()
-    assert needs.parameters(a_run(model=model), (1, 8, 8), 10) == 700
+    assert needs.parameters(a_run(model=model).model, (1, 8, 8), 10) == 700
     assert len(counted) == 6  # whose code may have been edited

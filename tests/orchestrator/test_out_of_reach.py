@@ -92,9 +92,8 @@ def every_case() -> Iterator[Case]:
     yield from cases("curvature", "base.curvature", CurvatureConfig, sweep(run | {"objective": "finp"}))
     yield from cases("resources", "resources", Resources, sweep(run))
     yield from cases("file", "", Header, sweep(run, **drawn))
-    for kind, models in KINDS.items():
-        for name, model in models.items():
-            yield from cases(name, f"tune.{kind}", model, sweep(run, tune={kind: {"name": name}}, **drawn))
+    for kind, (name, model) in KINDS.items():
+        yield from cases(name, f"tune.{kind}", model, sweep(run, tune={kind: {"name": name}}, **drawn))
     bounds = ("0", "-1", "1.0e+308", "-1.0e+308", "5.0e-324", LARGEST, str(-(2**63) + 1))
     pairs = [(low, high) for low in bounds for high in bounds if float(low) < float(high)]
     spaces = [f"{{{word}: [{low}, {high}]}}" for word in ("uniform", "loguniform", "randint") for low, high in pairs]

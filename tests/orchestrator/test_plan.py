@@ -9,7 +9,6 @@ from orchestrator import commands
 from orchestrator.cli import main
 from orchestrator.config.run import resolve
 from orchestrator.estimates import dry_run
-from orchestrator.estimates.needs import Machine
 from orchestrator.trial.federation import partition_data
 
 
@@ -117,7 +116,7 @@ def test_the_plan_says_what_so_many_runs_can_show(planned, monkeypatch, sweep, s
 
 
 def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(planned, monkeypatch) -> None:
-    monkeypatch.setattr(commands, "this_machine", lambda: Machine(1e18, "it has"))
+    monkeypatch.setattr(commands, "this_machine", lambda: 1e18)
     text = EMPTY.replace("rounds: 1\n", "rounds: 1000000000000000\n").replace("alpha: 0.001", "alpha: 10")
     shown = planned(text)
     assert "estimate: centuries on this machine" in shown

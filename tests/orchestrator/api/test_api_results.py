@@ -123,7 +123,8 @@ def test_a_comparison_of_other_data_is_side_by_side_only(results: fedpriv.Result
         ({"split_seed": 7}, {"split_seed": 8}, None, None),
         ({"split_seed": None}, {"split_seed": 1}, None, 1),  # the trial with seed 1 is on partition 1, too
         ({"split_seed": 7}, {"split_seed": 7}, None, 3),
-        ({}, {}, (("aa", "aa", None), ("aa", "bb", "bb")), 2),  # of the second pair, both are known and differ
+        ({}, {}, (("aa", "aa", None), ("aa", "aa", "aa")), 3),
+        ({}, {}, (("aa", "aa", None), ("aa", "bb", "bb")), None),  # of the second pair, both are known and differ
     ],
 )
 def test_only_runs_on_the_same_partition_of_the_same_data_are_pairs(

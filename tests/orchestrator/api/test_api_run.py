@@ -123,10 +123,10 @@ def test_changed_trials_and_models_are_asked_for_as_with_the_command(
         return run_sweep_inline(sweep, choices)
 
     monkeypatch.setattr(commands, "run_sweep", run_sweep)
-    fedpriv.run(tiny, results=tmp_path, repeat_changed=True, log_models=True, new_store=True)
+    fedpriv.run(tiny, results=tmp_path, repeat_changed=True, log_models=True)
     fedpriv.run(tiny, results=tmp_path)
-    asked = [(one.repeat_changed, one.log_models, one.new_store) for one in given]
-    assert asked == [(True, True, True), (False, False, False)]
+    asked = [(one.repeat_changed, one.log_models) for one in given]
+    assert asked == [(True, True), (False, False)]
 
 
 def test_changed_trials_are_run_again_on_demand(
@@ -148,8 +148,8 @@ def test_changed_trials_are_run_again_on_demand(
 def test_options_that_cannot_be_used_are_refused_by_the_names_of_the_arguments(
     tmp_path: Path, tiny: dict[str, Any]
 ) -> None:
-    with pytest.raises(fedpriv.ConfigError, match="new_store: is for the store beside the results"):
-        fedpriv.run(tiny, results=tmp_path, new_store=True, tracking_uri="http://127.0.0.1:9")
+    with pytest.raises(fedpriv.ConfigError, match="tracking_uri: 127.0.0.1:9 is no MLflow address"):
+        fedpriv.run(tiny, results=tmp_path, tracking_uri="127.0.0.1:9")
     tiny |= {"sweep": {"training.lr": {"loguniform": [0.01, 0.1]}}, "samples": 2}
     tiny |= {"tune": {"metric": "accuracy", "mode": "max", "search": "optuna"}}
     with pytest.raises(fedpriv.ConfigError, match="repeat_changed: a search draws its trials from earlier results"):

@@ -17,7 +17,6 @@ from orchestrator.cluster.address import PREFACE, SETTINGS, ClusterError, Target
 from orchestrator.commands import Choices, prepare
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import parse_sweep
-from orchestrator.estimates.needs import this_machine
 from tests.support.local_cluster import free_port
 
 RAY = bytes([0, 0, 24, SETTINGS, 0, 0, 0, 0, 0])
@@ -123,15 +122,6 @@ def test_a_server_that_says_nothing_or_accepts_nobody_is_given_up(backlog, monke
             find_target(f"127.0.0.1:{silent.getsockname()[1]}", {})
 
 
-def test_a_name_that_takes_for_ever_to_look_up_is_given_up(monkeypatch):
-    over = threading.Event()
-    monkeypatch.setattr("orchestrator.cluster.address.ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(10) and [])
-    with pytest.raises(ClusterError, match="no Ray cluster answers at head:6379: no answer"):
-        find_target("head:6379", {})
-    over.set()
-
-
 @pytest.mark.parametrize(
     ("address", "said"),
     [
@@ -154,8 +144,7 @@ LARGE = "name: large\nbase: {rounds: 2, data: {name: digits, clients: 8}, model:
 
 
 def test_a_dry_run_does_not_measure_this_machine_where_a_run_would_use_a_cluster(served, tmp_path, monkeypatch):
-    small = replace(this_machine(), memory=16e9)
-    monkeypatch.setattr(commands, "this_machine", lambda: small)
+    monkeypatch.setattr(commands, "this_machine", lambda: 16e9)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     sweep, dry = parse_sweep(LARGE, Path("large.yaml")), Choices(tmp_path / "results", dry=True)

@@ -217,7 +217,7 @@ def test_an_attack_without_a_shadow_set_is_refused_and_does_not_fail_in_a_later_
     [
         ("raise KeyError('age')", "mine failed with KeyError: 'age' (mine.py, line 14: raise KeyError('age'))"),
         ("np.zeros(3) @ np.zeros(4)", "failed with ValueError: matmul"),
-        ("raise MemoryError", "the data set mine does not fit into the memory of this machine"),
+        ("raise MemoryError", "the reader of mine failed with MemoryError"),
         ("return None", "is wrong: load must return a datasets.federation.Source; it returned NoneType"),
         ("x = x.astype(float)", "is wrong: train.x must be uint8 (pixels) or float32; it is float64"),
         ("y = y + 1", "is wrong: train.y must be labels from 0 to 1; they are from 1 to 2"),

@@ -24,9 +24,7 @@ def place(device: Any = "cpu", threads: int = 1, **resources: Any) -> Placement:
     ("device", "fields", "bundle", "count"),
     [
         ("cpu", {"threads": 2}, {"CPU": 2.0}, 3),  # shadow tasks share the bundles of the actors
-        ("cpu", {"shadow_tasks": 1}, {"CPU": 1.0}, 3),
-        ("cpu", {"shadow_tasks": 5}, {"CPU": 1.0}, 5),
-        ("cuda", {"shadow_tasks": 2, "clients_per_gpu": 4, "threads": 2}, {"CPU": 2.0, "GPU": 0.25}, 5),
+        ("cuda", {"clients_per_gpu": 4, "threads": 2}, {"CPU": 2.0, "GPU": 0.25}, 6),
         ("cuda", {"clients_per_gpu": 1}, {"CPU": 1.0, "GPU": 1.0}, 6),
         ("cpu", {"clients_per_gpu": 1}, {"CPU": 1.0}, 3),
         ("cpu", {"clients_per_gpu": 5, "reserve_gpu": True}, {"CPU": 1.0, "GPU": 0.2}, 6),
@@ -38,13 +36,13 @@ def test_the_bundles_of_three_actors_and_their_shadow_tasks(device, fields, bund
 
 @pytest.mark.parametrize(("device", "first"), [("cpu", 0), ("cuda", 3)])
 def test_actors_and_shadow_tasks_are_sent_to_their_bundles(device, first):
-    found = place(device, client_actors=3, shadow_tasks=2, threads=4, clients_per_gpu=2)
+    found = place(device, client_actors=3, threads=4, clients_per_gpu=2)
     actors, shadows = found.actor_options(None), found.shadow_options(None)
 
     def indices(options: list[dict[str, Any]]) -> list[int]:
         return [one["scheduling_strategy"].placement_group_bundle_index for one in options]
 
-    assert (indices(actors), indices(shadows)) == ([0, 1, 2], [first, first + 1])
+    assert (indices(actors), indices(shadows)) == ([0, 1, 2], [first, first + 1, first + 2])
     # An actor that waits takes no CPU from the shadow task that has its bundle meanwhile.
     assert {one["num_cpus"] for one in actors} == {0} and {one["num_cpus"] for one in shadows} == {4}
     assert {one["num_gpus"] for one in actors + shadows} == {found.gpu}
@@ -70,11 +68,11 @@ def test_a_bundle_lies_on_one_node(nodes, fits):
 
 
 @pytest.mark.parametrize("sharing", [*range(1, 20), 93, 99, 105])
-def test_as_many_actors_as_share_a_gpu_fit_on_one(sharing):
+def test_as_many_actors_as_share_a_gpu_fit_on_one_and_their_shadow_tasks_on_another(sharing):
     """Also where, in floating point, n times 1/n adds up to more than 1 (9, 11) or 1 by 1/n is less than n (93, 99)."""
-    exact = Placement(1, 1 / sharing, sharing, 0)
-    assert misfit(exact, [{"CPU": 1000.0, "GPU": 1.0}]) is None
-    assert misfit(Placement(1, 1 / sharing, sharing + 1, 0), [{"CPU": 1000.0, "GPU": 1.0}]) is not None
+    exact = Placement(1, 1 / sharing, sharing)
+    assert misfit(exact, [{"CPU": 1000.0, "GPU": 2.0}]) is None
+    assert misfit(Placement(1, 1 / sharing, sharing + 1), [{"CPU": 1000.0, "GPU": 2.0}]) is not None
 
 
 # How many trials at a time
@@ -99,8 +97,8 @@ def test_the_scarcest_resource_decides_how_many_trials_run(node, trials):
 @given(counts, counts, st.lists(st.integers(0, 30), max_size=5), counts)
 def test_what_runs_together_can_be_placed_together(actors, threads, cpus, wanted):
     nodes = [{"CPU": float(count)} for count in cpus]
-    one = Placement(threads, 0.0, actors, actors)
+    one = Placement(threads, 0.0, actors)
     at_once = concurrent_trials(one, nodes, wanted)
     assert 1 <= at_once <= wanted
     if misfit(one, nodes) is None:
-        assert misfit(Placement(threads, 0.0, actors * at_once, 1), nodes) is None
+        assert misfit(Placement(threads, 0.0, actors * at_once), nodes) is None

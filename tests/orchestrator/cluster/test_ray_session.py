@@ -12,10 +12,10 @@ PROGRAM = """
 import os, sys
 import orchestrator
 from orchestrator.cluster.ray_session import ray_log
-with ray_log() as log:
+with ray_log() as keep:
     os.write(2, b"rpc_client.h:153: Failed to connect\\n")
     print("ours", file=sys.stderr)
-    told = log.keep() if sys.argv[1] == "keep" else ""
+    told = keep() if sys.argv[1] == "keep" else ""
 os.write(2, b"after\\n")
 print(told.strip())
 """

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
-from orchestrator.config.tune_section import Asha, MedianStopping, Optuna, Tune
+from orchestrator.config.tune_section import Asha, Optuna, Tune
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import has_ended
 from orchestrator.results.tables import as_table, write_table
@@ -31,8 +31,8 @@ def test_a_whole_section_and_its_defaults(tmp_path: Path) -> None:
     tune = load(DRAWN + ASHA.replace("}}", "}, search: optuna}"), tmp_path).tune
     asha = Asha(grace_period=1, reduction_factor=2)
     assert tune == Tune(metric="accuracy", mode="max", scheduler=asha, search=Optuna())
-    text = "tune: {metric: loss, mode: min, scheduler: median_stopping}\n"
-    assert load(GOOD + text, tmp_path).tune == Tune(metric="loss", mode="min", scheduler=MedianStopping())
+    text = "tune: {metric: loss, mode: min, scheduler: asha}\n"
+    assert load(GOOD + text, tmp_path).tune == Tune(metric="loss", mode="min", scheduler=Asha())
     assert load(GOOD, tmp_path).tune is None
 
 
@@ -136,12 +136,3 @@ def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
     stopping.recall(folder, [first, second])
     assert forgetful.decide(second.id, rounds(0.4)) == "CONTINUE"
     assert stopping.decide(second.id, rounds(0.4)) == "STOP"
-
-
-def test_the_median_rule_needs_others_first(tmp_path: Path) -> None:
-    tune = load(GOOD + "tune: {metric: accuracy, mode: max, scheduler: {name: median_stopping, fewest: 2}}\n", tmp_path)
-    stopping = StoppingScheduler(tune.tune, longest=4)
-    for trial, value in (("a", 0.8), ("b", 0.7)):
-        assert stopping.decide(trial, rounds(value, value)) == "CONTINUE"
-    assert stopping.decide("c", rounds(0.1)) == "STOP"
-    assert stopping.decide("d", rounds(0.9)) == "CONTINUE"

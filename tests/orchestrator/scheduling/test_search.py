@@ -113,9 +113,7 @@ def test_tune_is_handed_what_has_no_result_yet(tmp_path: Path) -> None:
     leave(found, found.replay()[0])
 
     def configured(spec: TrialSpec) -> TrialConfig:
-        config = TrialConfig(
-            TrialIdentity(spec.id, {}), "results", ".", Placement(1, 0.0, 1, 1), 1.0, every_round=False
-        )
+        config = TrialConfig(TrialIdentity(spec.id, {}), "results", ".", Placement(1, 0.0, 1), 1.0, every_round=False)
         assert TrialConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config
         return config
 

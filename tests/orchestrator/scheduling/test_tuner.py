@@ -96,7 +96,7 @@ def run(folder: Folder, courses: list[Any], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(tune, "Tuner", sessions)
     monkeypatch.setattr(tune, "with_resources", lambda *_: type("Driver", (), {}))
     hashes = SimpleNamespace(origin=lambda run: {})
-    run_trials(sweep, folder, trial_specs(sweep), Placement(1, 0.0, 1, 1), [{"CPU": 2.0}], events, hashes)  # type: ignore[arg-type]
+    run_trials(sweep, folder, trial_specs(sweep), Placement(1, 0.0, 1), [{"CPU": 2.0}], events, hashes)  # type: ignore[arg-type]
     return sessions, events
 
 
@@ -133,7 +133,7 @@ def test_a_trial_that_ended_before_its_process_is_not_run_again(tmp_path, status
     seal(tmp_path, {})
     driver = object.__new__(Driver)  # without Tune, and without actors
     driver.clients = driver.shadows = SimpleNamespace()
-    driver._take(TrialConfig(TrialIdentity("abc", {}), str(tmp_path), ".", Placement(1, 0.0, 1, 1), 1.0, False))
+    driver._take(TrialConfig(TrialIdentity("abc", {}), str(tmp_path), ".", Placement(1, 0.0, 1), 1.0, False))
     record = read_record(driver.folder)
     assert driver.step() == {"done": True, "rows": [], "summary": record} and record["status"] == status
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.results.paths import Folder
+from orchestrator.results.tables import read_table
 from orchestrator.tracking.labels import VIEW_TAG
-from orchestrator.tracking.store import artifacts, connect, set_store_aside
+from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
 from orchestrator.tracking.tracker import fill
 from tests.support.tracked import ENDED, NAME, TRIALS, Held, empty_store, folder, write_sweep, write_trial
@@ -46,9 +47,9 @@ def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
     expected = {"setting": "ifca_mir", "model": "mlp", "status": "finished", "guarantee": "none: no noise"}
     assert expected.items() <= run.data.tags.items() and run.data.tags["mlflow.source.git.commit"] == "c0ffee"
     assert [one.dataset.digest for one in run.inputs.dataset_inputs] == ["abc"]
-    files = {"config.yaml", "rounds.parquet", "clients.parquet", "tables/rounds.json", "tables/clients.json"}
+    files = {"config.yaml", "rounds.parquet", "clients.parquet"}
     assert held.files("ifca_mir1") == files
-    files = {"sweep.yaml", "report/trade_off.png", "description/trade_off.png", "tables/trials.json"}
+    files = {"sweep.yaml", "report/trade_off.png", "trials.parquet"}
     assert held.files("") == files
 
 
@@ -67,7 +68,7 @@ def test_notes_and_the_view_tell_of_the_sweep(folder):
     held = Held(folder)
     note = held.runs[""].data.tags["mlflow.note.content"]
     assert "Does B protect better than A?" in note
-    assert f"description%2Ftrade_off.png&run_uuid={held.ids['']}" in note
+    assert f"report%2Ftrade_off.png&run_uuid={held.ids['']}" in note
     assert "AUC" in held.runs["ifca0"].data.tags["mlflow.note.content"]
     tags = held.experiment.tags
     state = json.loads(zlib.decompress(base64.b64decode(json.loads(tags[VIEW_TAG])["state"].removeprefix("deflate;"))))
@@ -114,8 +115,8 @@ def test_a_changed_trial_replaces_its_run_and_no_other(folder):
     assert "error.txt" not in held.files("ifca0") and "reason" not in held.runs["ifca0"].data.tags
     assert held.runs[""].info.status == "FINISHED"
     assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
-    table = json.loads(Path(held.client.download_artifacts(held.ids[""], "tables/trials.json")).read_text())
-    assert sorted(row[0] for row in table["data"]) == sorted(TRIALS)
+    table = read_table(Path(held.client.download_artifacts(held.ids[""], "trials.parquet")))
+    assert sorted(table["id"].to_pylist()) == sorted(TRIALS)
 
 
 def test_what_is_not_ours_is_left_alone(folder):
@@ -194,11 +195,8 @@ def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch
 def test_another_store_is_filled_with_all_sweeps(folder):
     synced(folder)
     before = Held(folder).everything()
-    (folder.path.parent / "mlflow.db").write_bytes(b"damaged by somebody")
-    assert set_store_aside(folder.path.parent).endswith(
-        "is now mlflow.db.damaged, and a new store is filled from the results"
-    )
-    assert fill(folder.path.parent, skip=NAME) == []
+    (folder.path.parent / "mlflow.db").rename(folder.path.parent / "mlflow.db.damaged")
+    (folder.path.parent / "mlflow.db-journal").write_bytes(b"of the store that was renamed")
     assert fill(folder.path.parent) == [f"MLflow holds {NAME}, too"]
     assert Held(folder).everything() == before
 

@@ -44,6 +44,8 @@ def test_live_runs_are_completed_and_not_logged_twice(folder):
     assert len(everyone) == 5
     assert live.points("ifca1")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
     assert live.points("ifca1")["attack/sia_mean"] == [(3, 0.52), (4, 0.25)]
+    assert own.is_local and own.link() == ""
+    own.where = "http://host:5000"
     assert own.link().endswith(
         f"#/experiments/{live.experiment.experiment_id}/runs?workflowType=machine_learning&viewStateShareKey=fedpriv"
     )
