@@ -176,7 +176,7 @@ def columns(table: str) -> set[str]:
     return set(re.findall(r"`([a-z0-9_.]+)`", "".join(cells)))
 
 
-@pytest.mark.parametrize("table", ["rounds", "clients", "attacks", "scores", "roc"])
+@pytest.mark.parametrize("table", ["rounds", "clients", "attacks", "scores"])
 def test_the_page_on_results_names_the_columns_of_a_trials_tables(table: str, trained: Ran) -> None:
     told, found = columns(f"{table}.parquet"), set(pq.read_table(trained.folder.table(table)).column_names)
     assert told <= found, "the page names columns that there are not"

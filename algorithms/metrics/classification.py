@@ -61,9 +61,3 @@ def area(false: Doubles, true: Doubles) -> float:
     0.75
     """
     return float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
-
-
-def thin(false: Doubles, true: Doubles, points: int = 500) -> tuple[Doubles, Doubles]:
-    """Select at most ``points`` of a curve's points, evenly spaced by index and including both ends."""
-    chosen = np.unique(np.linspace(0, len(false) - 1, min(points, len(false))).round().astype(np.int64))
-    return false[chosen], true[chosen]

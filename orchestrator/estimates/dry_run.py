@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Group
 from rich.table import Table
@@ -84,7 +84,7 @@ class Forecast:
     Attributes:
         seconds: from the command to the report.
         trial: seconds of a trial by part, the mean over those that were timed.
-        lines: the forecast in words, and what splits leave unused.
+        lines: the forecast in words, what reduced precision saves or costs here, and what splits leave unused.
     """
 
     seconds: float
@@ -103,6 +103,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
 
     worker_session.keep_freed_memory()  # as in the processes that train
     small, spent, timed, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
+    reduced = list[float]()  # times of training in reduced precision, in those in float32
     kinds = Counter(map(_kind, missing))
     examples = {_kind(trial): trial.run for trial in missing}
     every = -(-len(kinds) // MOST_KINDS)
@@ -114,7 +115,11 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
             size = parameters(run.model, data.shape, data.classes)
             if size is not None and size > MOST_PARAMETERS:
                 return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
-            of_trial = counts.of_trial(run, data, place, small.rate(run, data), loading)
+            rate, training = small.rate(run, data), run.training
+            of_trial = counts.of_trial(run, data, place, rate, loading)
+            if training.module.reduced_precision(training.config):
+                full = replace(training, config=training.config.model_copy(update={"precision": "float32"}))
+                reduced.append(rate("train") / small.rate(replace(run, training=full), data)("train"))
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
@@ -130,6 +135,10 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     scope = f" for {timed} of the trials" if timed < len(missing) else ""
     shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
     sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
+    if reduced:
+        remarks.append(
+            f"training in reduced precision takes {max(reduced):.1f} x of its time in float32 on this processor"
+        )
     return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *remarks])
 
 

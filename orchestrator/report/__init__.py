@@ -16,7 +16,7 @@ from orchestrator.metric_names import metrics
 from orchestrator.report.data import Results, read_results, text
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import Folder
-from orchestrator.results.writing import refusals, remove, write_atomically
+from orchestrator.results.writing import refusals, remove
 
 if TYPE_CHECKING:
     from orchestrator.report.figures.drawing import Format
@@ -66,14 +66,6 @@ def write_report(folder: Path, formats: Sequence[Format] = ("png",), results: Re
         for stale in () if earlier is None else earlier.parts.keys() - log.parts.keys():
             remove(target / stale)
         return [target / name for name in log.parts]
-
-
-def write_page(folder: Path) -> Path:
-    """Write only the page of a sweep, and return its file. Raises like `write_report`."""
-    with refusals(Folder(Path(folder)).report, "could not be written"):
-        *_, (_, content) = _contents(read_results(Path(folder)), ())
-        write_atomically(page_path(folder), content)
-    return page_path(folder)
 
 
 def _digest(results: Results) -> str:

@@ -238,16 +238,10 @@ def _differences(paired: Sequence[Contrast]) -> list[str]:
         return [none] * bool(paired)
     significant = [test for test in tested if test.significant]
     others = [test for test in tested if not test.significant]
-    lines = [_difference(test) for test in significant[:MOST]]
-    if len(significant) > MOST:
-        lines.append(f"{len(significant) - MOST} more differences are significant: see differences.md.")
-    lines += [_difference(test) for test in others if test.family == HEADLINE][:MOST]
-    if others:
-        lines.append(
-            f"{len(others)} of {len(tested)} differences between methods are not significant, which does not show that "
-            f"there are none: {power(tested)}. All are in differences.md."
-        )
-    return lines
+    shown = [*significant[:MOST], *[test for test in others if test.family == HEADLINE][:MOST]]
+    rest = ", and that others are not does not show that there are none" if others else ""
+    counted = f"{len(significant)} of {len(tested)} differences between methods are significant{rest}: {power(tested)}"
+    return [*map(_difference, shown), f"{counted}. All are in differences.md."]
 
 
 def _difference(test: Contrast) -> str:

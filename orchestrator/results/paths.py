@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.results.log import MANIFEST
 
-TABLES = ("rounds", "clients", "attacks", "scores", "roc")
+TABLES = ("rounds", "clients", "attacks", "scores")
 
 
 class FolderError(ValueError):

@@ -17,9 +17,7 @@ HELP = "write the page, the tables and the figures of a sweep, with the publishe
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("folder", type=Path, help="RESULTS/<sweep>")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--html", action="store_true", help="write only the page, one HTML file to read, print or send")
-    what.add_argument(
+    parser.add_argument(
         "--figures",
         metavar="FORMATS",
         type=_formats,
@@ -30,10 +28,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the report and print the paths of its files; return the exit code."""
-    from orchestrator.report import write_page, write_report
+    from orchestrator.report import write_report
 
-    files = [write_page(options.folder)] if options.html else write_report(options.folder, formats=options.figures)
-    print("\n".join(map(str, files)))
+    print("\n".join(map(str, write_report(options.folder, formats=options.figures))))
     return FINISHED
 
 

@@ -10,10 +10,12 @@ import re
 import sys
 import tempfile
 from contextlib import suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from orchestrator.config.errors import unknown_name
 from orchestrator.results.paths import FolderError
 from orchestrator.results.writing import remove, write_atomically
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
+# What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
+SCHEMES = ("", "http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc", "uc")
+PLUGINS = "mlflow.tracking_store"
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -62,7 +67,12 @@ def server_problem(tracking_uri: str | None) -> str | None:
         is_usable = split.scheme not in ("http", "https") or (split.hostname and port != 0)
     except ValueError:
         is_usable = False
-    return None if is_usable else f"{place} is no MLflow address, which looks like http://HOST:5000"
+    if not is_usable:
+        return f"{place} is no MLflow address, which looks like http://HOST:5000"
+    scheme, known = split.scheme.partition("+")[0], {*SCHEMES, *(it.name for it in entry_points(group=PLUGINS))}
+    if scheme in known:
+        return None
+    return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, known - {""})
 
 
 def address(results: Path, tracking_uri: str | None = None) -> str:

@@ -292,7 +292,7 @@ class Rounds:
             privacy = self.run.privacy
             tables["clients"] |= privacy.module.client_columns(privacy.config, self.run, state.history)
         if snapshot.evaluated and last:
-            tables["roc"], row["auc_micro"] = metric_rows.roc_rows(snapshot)
+            row["auc_micro"] = metric_rows.micro_auc(snapshot)
             row |= metric_rows.fairness_by_chance(snapshot, stream(self.run.seed, "resampling", state.round))
         if findings:
             rng = stream(self.run.seed, "resampling", state.round, 1)

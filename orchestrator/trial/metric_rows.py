@@ -176,6 +176,11 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     return row | {"risk_gap": sorting.risk_gap(risks, names)} if sorting.MINORITY in names else row
 
 
+def micro_auc(shot: Snapshot) -> float:
+    """Return the area under the ROC curve on the server's test examples, micro-averaged over one-vs-rest."""
+    return classification.area(*classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged]))
+
+
 def fairness_by_chance(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     """Return the fairness metrics to expect if the group of a test example made no difference; empty without two groups."""
     return fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {}
@@ -306,13 +311,6 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
         row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
         row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
     return row
-
-
-def roc_rows(shot: Snapshot) -> tuple[dict[str, Any], float]:
-    """Return the ROC curve on the server's test examples, micro-averaged over one-vs-rest, as columns, and its area."""
-    false, true = classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged])
-    columns = dict(zip(("false_positive_rate", "true_positive_rate"), classification.thin(false, true), strict=True))
-    return columns, classification.area(false, true)
 
 
 def attack_rows(findings: Findings, names: list[str]) -> list[dict[str, Any]]:

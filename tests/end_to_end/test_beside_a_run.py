@@ -29,7 +29,7 @@ def answers(port: int) -> int:
 @pytest.mark.slow
 def test_report_list_clean_and_ui_beside_a_run(slower, expected_of_slower, tmp_path):
     results, port = tmp_path / "results", free_port()
-    others = [["report", results / "tiny"], ["list"], ["clean", results], ["report", results / "tiny", "--html"]]
+    others = [["report", results / "tiny"], ["list"], ["clean", results]]
 
     def command(words: list[str | Path]) -> subprocess.CompletedProcess[str]:
         return given([*COMMAND, *map(str, words)])

@@ -140,9 +140,9 @@ def test_the_plan_for_a_cluster_is_not_measured_by_this_machine(sweep, monkeypat
 
 
 def test_a_wrong_address_is_told_together_with_what_else_is_wrong(refused):
-    said = refused("--address", "head", "--tracking-uri", "host:5000")
+    said = refused("--address", "head", "--tracking-uri", "htp://host")
     assert "--address: head is no address of a Ray cluster" in said
-    assert "--tracking-uri: host:5000 is no MLflow address" in said
+    assert "--tracking-uri: 'htp' is no scheme" in said
     assert "2 problems" in said
 
 

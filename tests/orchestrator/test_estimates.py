@@ -8,9 +8,11 @@ import pytest
 
 from attacks import shadow_mia
 from datasets.sources import digits
-from orchestrator.estimates import counts, small_runs
+from orchestrator.config.sweep_file import load_sweep
+from orchestrator.estimates import counts, dry_run, small_runs
 from orchestrator.estimates.counts import Schedule
 from orchestrator.estimates.small_runs import Small, SmallRuns
+from orchestrator.scheduling.trials import trial_specs
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_place, a_run, estimated, parts
@@ -153,6 +155,22 @@ def test_a_data_set_is_loaded_once_for_all_seeds(monkeypatch):
         data, _ = small.data(run := a_run(seed=seed))
         assert (data.train.x == partition_data(run, Path()).train.x).all()
     assert len(loads) == 1 + 3
+
+
+def test_what_reduced_precision_costs_on_this_processor_is_said(monkeypatch, tmp_path):
+    seconds = {"bf16": 4.0, "float32": 2.0}
+    monkeypatch.setattr(Small, "rate", lambda self, step, attack: seconds[self.run.training.config.precision])
+    run = a_run(training={"batch_size": 5})
+    (tmp_path / "sweep.yaml").write_text(
+        "{name: small, base: {rounds: 2, data: {name: digits, clients: 8}, model: mlp},"
+        " sweep: {training.precision: {grid_search: [float32, bf16]}}}"
+    )
+    sweep = load_sweep(tmp_path / "sweep.yaml")
+    plain, reduced = trial_specs(sweep)
+    assert "2.0 x" in dry_run.forecast(sweep, [plain, reduced], a_place(run)).lines[-1]
+    seconds["float32"] = 8.0
+    assert "0.5 x" in dry_run.forecast(sweep, [reduced], a_place(run)).lines[-1]
+    assert len(dry_run.forecast(sweep, [plain], a_place(run)).lines) == 2
 
 
 EVERYTHING: dict[str, dict[str, Any]] = {

@@ -358,7 +358,6 @@ def finp_tables(
     return {
         "rounds": pd.DataFrame(table),
         "clients": pd.concat(clients, ignore_index=True),
-        "roc": _roc(final["auc_micro"]),
     }
 
 
@@ -407,7 +406,7 @@ def metric_tables(
         table["noise_std"] = 0.0125 / (distance if metric else np.ones(ROUNDS))
         table["noise_to_update"] = table["noise_std"] * 800 * (1 + 0.1 * slower)
         table |= {"distance": distance} if metric else {}
-    return {"rounds": pd.DataFrame(table), "roc": _roc(final["auc_micro"])}
+    return {"rounds": pd.DataFrame(table)}
 
 
 def _judged_rounds(final: Mapping[str, Any], rounds: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -416,12 +415,6 @@ def _judged_rounds(final: Mapping[str, Any], rounds: np.ndarray, rng: np.random.
     return {"round": rounds, "seconds": np.full(len(rounds), 1.4)} | {
         name: final[name] * rise + rng.normal(0, 0.006, len(rounds)) for name in names
     }
-
-
-def _roc(area: float) -> pd.DataFrame:
-    """A curve with this area below it: x ** a has 1 / (a + 1)."""
-    x = np.linspace(0, 1, 101) ** 2
-    return pd.DataFrame({"false_positive_rate": x, "true_positive_rate": x ** (1 / area - 1)})
 
 
 def write_finp(folder: Path, sweep: Mapping[str, Sequence[Any]] = FINP, **given: Any) -> Path:

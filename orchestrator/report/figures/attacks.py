@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.metric_names import kind, metric, metrics
+from orchestrator.metric_names import metric, metrics
 from orchestrator.report.context import REFUTED, VERDICT
 from orchestrator.report.data import Floats, Row, over_seeds
 from orchestrator.report.figures import drawing
-from orchestrator.report.figures.arrangement import Arrangement, Point
+from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.vocabulary import PALETTE, component_label
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ Scores = tuple[Floats, Any]  # scores and membership [n]
 Attacks = dict[str, list[Scores]]  # of the models of several seeds, by attack
 
 POINTS = 200  # false positive rates at which the curves of several seeds are averaged
-ROC = ("false_positive_rate", "true_positive_rate")
 GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
 PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
 WIDE: dict[str, Any] = {"color": drawing.GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
@@ -130,43 +129,6 @@ def _heading(arr: Arrangement, target: str, place: tuple[Any, Any, Any]) -> str:
     named, words = {GLOBAL: "", RUN: "all models", REPLICAS: "replicas"}, target.replace("_", " ")
     model = named.get(target, words if "model" in words else f"{words} model")
     return ", ".join(filter(None, (arr.heading(*place), model))) or arr.hue_label(place[-1])
-
-
-def classifier_roc(arr: Arrangement) -> Figure | None:
-    """Micro-averaged ROC curves of the final models on the server's test data, a panel for each position and facet."""
-    import numpy as np
-
-    from algorithms.metrics.classification import area
-
-    if kind(arr.results.metrics) == "groups":
-        return None  # the groups' models have figures of their own
-    frames = [(trial["id"], arr.results.frame(trial, "roc", ROC)) for trial in arr.trials]
-    tables = {ident: [frame[name].to_numpy(float) for name in ROC] for ident, frame in frames if frame is not None}
-
-    def curves(panel: Point, position: Point) -> dict[str, list[list[Any]]]:
-        """The curves at one place, by color."""
-        cells = {arr.look(hue)["color"]: arr.cell(panel, position, hue).trials for hue in arr.hues}
-        lines = {color: [tables[row["id"]] for row in trials if row["id"] in tables] for color, trials in cells.items()}
-        return {color: same for color, same in lines.items() if same}
-
-    panels = [(place, by_color) for place in itertools.product(arr.panels, arr.columns) if (by_color := curves(*place))]
-    if not panels:
-        return None
-    title = "ROC curves of the classifier on the server's test data, one class against the rest"
-    figure, axes = drawing.grid(arr, title, [arr.heading(*place) for place, _ in panels])
-    at = np.linspace(0, 1, POINTS)
-    for ax, (_, by_color) in zip(axes, panels, strict=True):
-        ax.plot([0, 1], [0, 1], **drawing.REFERENCE)
-        ax.set(xlim=drawing.RATES, ylim=drawing.RATES)
-        for color, same in by_color.items():
-            ax.plot(at, np.mean([np.interp(at, *curve) for curve in same], axis=0), color=color, linewidth=1.8)
-        areas = {color: float(np.mean([area(*curve) for curve in same])) for color, same in by_color.items()}
-        drawing.write_areas(ax, areas)
-    drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)")
-    several = any(len(same) > 1 for _, by_color in panels for same in by_color.values())
-    note = "lines: mean over seeds at equal false positive rates; " if several else ""
-    entries = [*drawing.handles(arr, marker=""), drawing.stroke("guessing", **drawing.REFERENCE)]
-    return drawing.legend(figure, entries, f"{note}numbers: area under the curve")
 
 
 RED = "#C62828"

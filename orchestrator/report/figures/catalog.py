@@ -14,7 +14,7 @@ from orchestrator.metric_names import metrics
 from orchestrator.report import verdicts
 from orchestrator.report.data import Results
 from orchestrator.report.figures.arrangement import Arrangement, arrange
-from orchestrator.report.figures.attacks import attack_roc, audit, classifier_roc
+from orchestrator.report.figures.attacks import attack_roc, audit
 from orchestrator.report.figures.clients_exposed import clients_exposed
 from orchestrator.report.figures.curves import final, over_rounds
 from orchestrator.report.figures.exposure import exposure
@@ -40,7 +40,6 @@ def catalog() -> dict[str, Drawing]:
         "audit": audit,
         **{name: partial(over_rounds, title=name) for name in dict.fromkeys(m.over_rounds for m in declared) if name},
         **{name: partial(final, title=name) for name in dict.fromkeys(m.final for m in declared) if name},
-        "classifier_roc": classifier_roc,
         VERDICTS: lambda arr: verdicts.forest(verdicts.of(arr.results)),
     }
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
@@ -25,7 +24,6 @@ from tests.support.synthetic_results import (
     CLIENTS,
     FINP,
     METRIC,
-    seal,
     write_alone,
     write_finp,
     write_grouped,
@@ -39,8 +37,8 @@ CLUSTERED = {"clustering.name": ["ifca", "ifca_mir"], RATIO: [0.1, 0.3], "seed":
 ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1, 2]}
 OF_GROUPS = "trade_off convergence accuracy accuracy_by_group membership_inference violations fairness"
 OF_RISK = OF_GROUPS.replace("trade_off", "trade_off attack_roc clients_exposed_risk")
-OF_FINP = "trade_off clients_exposed_sia_accuracy convergence source_inference accuracy classifier_roc verdicts"
-OF_NOISE = "trade_off convergence noise accuracy client_inference classifier_roc verdicts"
+OF_FINP = "trade_off clients_exposed_sia_accuracy convergence source_inference accuracy verdicts"
+OF_NOISE = "trade_off convergence noise accuracy client_inference verdicts"
 SWEEPS = {
     "mnist": (lambda folder: write_sweep(folder, CLUSTERED), OF_GROUPS),
     "grouped": (write_grouped, OF_RISK),
@@ -95,7 +93,6 @@ def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(drawn: 
             "mri client_inference",
             ["CIA AUC (fraction)", "CIA difference (fraction)", "by chance (0.5)", "95 % interval"],
         ),
-        ("mri classifier_roc", ["false positive rate (fraction)", "area under the curve", "FedMedian"]),
         ("mri convergence", ["aggregation FedYogi", "metric privacy", "global-DP"]),
     ],
 )
@@ -269,15 +266,3 @@ def test_published_values_are_hollow_and_only_beside_their_own_method_and_data(d
     assert "published" not in texts(
         figure("membership_inference", arranged([{RATIO: r, **digits} for r in (0.1, 0.3)]))
     )
-
-
-def test_the_area_is_written_beside_each_mean_curve(tmp_path: Path) -> None:
-    folder = write_metric(tmp_path / "s", {"aggregation.name": ["fedavg"], "privacy.name": ["none"], "seed": [0, 1]})
-    for path, middle in zip(sorted(folder.glob("trials/*/roc.parquet")), (0.5, 0.0), strict=True):
-        curve = {"false_positive_rate": [0.0, middle, 1.0], "true_positive_rate": [0.0, 1.0, 1.0]}
-        pd.DataFrame(curve).to_parquet(path)
-        seal(path.parent)
-    (ax,) = figure("classifier_roc", read(folder)).axes
-    assert "0.875" in [text.get_text() for text in ax.texts]  # of 0.75 and 1
-    x, y = (np.asarray(values) for values in ax.lines[1].get_data())
-    assert (y[-1], np.interp(0.25, x, y)) == (1, pytest.approx(0.75, abs=0.01))  # of 0.5 and 1

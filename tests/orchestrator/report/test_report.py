@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import write_page, write_report
+from orchestrator.report import write_report
 from orchestrator.report.data import NoResultsError
 from orchestrator.results.log import MANIFEST, Log
 from tests.support.synthetic_results import seal, write_sweep
@@ -48,7 +48,8 @@ def test_a_report_is_written_again_if_anything_of_it_has_changed_and_gives_the_s
     (folder / "report" / "notes.txt").write_text("somebody's own")
     (folder / "report" / "summary.md").write_text("changed")
     assert {file.name: file.read_bytes() for file in write_report(folder)} == before
-    assert write_page(folder).read_bytes() == before["mnist-short.html"]  # without the other figures, too
+    assert (
+    )  # without the other figures, too
     assert (folder / "report" / "notes.txt").exists()
 
     def drawn(*args: object, **kwargs: object) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import write_page
+from orchestrator.report import write_report
 from tests.support.browser import DESKTOP, FLAGS, PHONE, chromium, visit
 from tests.support.synthetic_results import GROUPED, write_grouped
 
@@ -37,7 +37,8 @@ addEventListener("load", () => {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_page(write_grouped(tmp_path_factory.mktemp("r") / "grouped", {**GROUPED, "seed": [0, 1, 2]}))
+    folder = write_grouped(tmp_path_factory.mktemp("r") / "grouped", {**GROUPED, "seed": [0, 1, 2]})
+    return write_report(folder, formats=())[-1]
 
 
 def measured(page: Path, size: tuple[int, int], frame: Path) -> dict[str, Any]:

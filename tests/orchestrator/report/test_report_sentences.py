@@ -72,7 +72,7 @@ def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_no
     assert "0 of 1 comparisons" in found.headline
     (risk,) = [line for line in found.findings if "IFCA-MIR against IFCA" in line and "MIA" in line]
     assert "(-0.038 to 0.054), not significant; 5 pairs, p = 1.000 (Holm)" in risk
-    assert found.findings[-1].startswith("2 of 2 differences")
+    assert found.findings[-1].startswith("0 of 2 differences")
 
 
 def test_groups_are_stated_for_the_baseline_in_each_setting(tmp_path: Path) -> None:

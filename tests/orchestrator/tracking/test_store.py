@@ -15,6 +15,8 @@ from orchestrator.tracking.store import server_problem
 from tests.support.command import SWEEP
 
 WRONG = {
+    "htp://host:5000": "Did you mean 'http'?",
+    "ftp://host": "'ftp' is no scheme",
     "host:5000": "Did you mean http://host:5000?",
     "http://host:port": "is no MLflow address",
     "http://host:99999": "is no MLflow address",
