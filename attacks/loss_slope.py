@@ -46,6 +46,7 @@ View = Literal["models", "updates"]
 KINDS = ("updates",)
 LABEL = "loss slope"
 ADVERSARY = "whoever has the models of all rounds, and the server by its clients' updates"
+OF_MODELS = "whoever has the models of all rounds"  # makes the attack where it sees no more
 ASKS = "was this example trained on, given how fast it was learned?"
 PAPERS = {"Efficient Privacy Auditing": "https://www.usenix.org/conference/usenixsecurity24/presentation/chang"}
 FEWEST_ROUNDS = 2
@@ -111,9 +112,9 @@ class Config(SlotConfig):
         return self.first <= round_ and (self.last == "end" or round_ <= self.last)
 
 
-def declarations(config: Config) -> dict[str, View]:
-    """Return what the attacker must see."""
-    return {"SEES": config.view}
+def declarations(config: Config) -> dict[str, str]:
+    """Return what the attacker must see, and who it is."""
+    return {"SEES": config.view} | ({"ADVERSARY": OF_MODELS} if config.view == "models" else {})
 
 
 def problems(config: Config, run: Run) -> Problems:
