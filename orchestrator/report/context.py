@@ -125,15 +125,12 @@ def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
     ]
 
 
-ATTACKS = "attacks"  # the slot of the attacks, and their folder
-
-
 def attacks_of(results: Results, trial: Row) -> dict[str, Any]:
     """The attacks of a trial by name, with what they declare under the fields of its resolved run; None: not there."""
-    listed: Value = lookup(results.configs.get(trial["id"]), ATTACKS) or trial.get(ATTACKS) or []
+    listed: Value = lookup(results.configs.get(trial["id"]), "attacks") or trial.get("attacks") or []
     entries = listed.split(",") if isinstance(listed, str) else listed
     maps = [dict(entry) if isinstance(entry, Mapping) else {"name": entry.strip()} for entry in entries]
-    there, fields = described(ATTACKS), {entry.pop("name"): entry for entry in maps}
+    there, fields = described("attacks"), {entry.pop("name"): entry for entry in maps}
     return {name: there[name].under(fields[name]) if name in there else None for name in fields}
 
 
