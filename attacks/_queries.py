@@ -26,16 +26,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from pydantic import Field
 
 from algorithms.core.messages import Doubles, Weights
 from algorithms.interfaces import Problems
 from attacks.metrics import membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from datasets import transforms
+from datasets.components import Config, read_when
 from datasets.federation import DataError, Examples, Federation, Floats, Ints, examples_of_both, joined
 from datasets.roles import NOBODY
 
@@ -43,6 +45,36 @@ if TYPE_CHECKING:
     from attacks.interfaces import SeenUpdates, Stream
 
 NONE = np.empty(0, np.int64)
+
+
+class TargetsConfig(Config):
+    """The fields of an attack that asks about training examples of every client, round after round."""
+
+    every: int = Field(1, ge=1, description="rounds from one attack to the next")
+    targets: int = Field(100, ge=1, description="attacked examples of each client; at most what the smallest one has")
+
+
+class ComparedConfig(TargetsConfig):
+    """The fields of an attack that compares a client's members with other examples."""
+
+    # A TPR at 1 % needs a hundred. More would sharpen its threshold, and cost an evaluation of every model on each of them.
+    compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
+
+
+class CenteredConfig(ComparedConfig):
+    """The fields of an attack by what is unusual for an example's label."""
+
+    # What a label does to all its examples is no example's own. On 16 clients with 30 digits each, FedMIA's AUC is 0.82
+    # centered and 0.63 as published; sums have 0.60 and 0.57.
+    center: Literal["label", "none"] = Field(
+        "label", description="what signals are less of: the mean on references of the label, or nothing (published)"
+    )
+    references: int = Field(
+        200,
+        ge=FEWEST_NONMEMBERS,
+        description="examples of the server's shadow set on which means are measured, at most",
+        json_schema_extra=read_when(center="label"),
+    )
 
 
 def at_most(limit: int, positions: Ints, rng: np.random.Generator) -> Ints:

@@ -40,14 +40,12 @@ from algorithms.core.messages import Doubles
 from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
-from attacks._queries import Queries, model_losses, queries_of, target_losses
+from attacks._queries import CenteredConfig, Queries, model_losses, queries_of, target_losses
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, disparity, out_worlds
-from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, confidences_of_losses
+from attacks.metrics.membership import NAN, confidences_of_losses
 from attacks.metrics.out_worlds import World
 from attacks.metrics.over_rounds import last_values
-from datasets.components import Config as SlotConfig
-from datasets.components import read_when
 from datasets.federation import DataError, Examples, Federation, Ints, joined
 
 Signal = Literal["fedmia_loss", "loss_series", "fedmia_cosine", "mean_cosine", "gradient_difference"]
@@ -118,28 +116,13 @@ METRICS = (
 )
 
 
-class Config(SlotConfig):
+class Config(CenteredConfig):
     """Fields of FedMIA."""
 
-    every: int = Field(1, ge=1, description="rounds from one attack to the next")
-    targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
     # Beside a client's members, other clients' examples tell who trained on an example, not whether anybody did.
     nonmembers: Literal["outside", "other_client"] = Field(
         "outside",
         description="what members are compared with: examples of nobody's training, or other clients' members",
-    )
-    # A TPR at 1 % needs a hundred. More would sharpen its threshold, and cost an evaluation of every model on each of them.
-    compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
-    # On 16 clients with 30 digits each, the AUC is 0.82 centered and 0.63 as published.
-    center: Literal["label", "none"] = Field(
-        "label",
-        description="what FedMIA's signals are less of: a model's mean on references of the label, or nothing (published)",
-    )
-    references: int = Field(
-        200,
-        ge=FEWEST_NONMEMBERS,
-        description="examples of the server's shadow set on which models' means are measured, at most",
-        json_schema_extra=read_when(center="label"),
     )
     # Losses are those of source inference; gradients cost a backward pass for each example and round.
     signals: Literal["losses", "all"] = Field("losses", description="whether records' gradients are compared, too")

@@ -33,12 +33,11 @@ from algorithms.core.messages import Doubles, Weights
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
-from attacks._queries import Queries, queries_of
+from attacks._queries import ComparedConfig, Queries, queries_of
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, membership
-from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, confidences_of_losses
+from attacks.metrics.membership import NAN, confidences_of_losses
 from attacks.metrics.over_rounds import last_values
-from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, joined
 
 View = Literal["models", "updates"]
@@ -46,6 +45,7 @@ View = Literal["models", "updates"]
 KINDS = ("updates",)
 LABEL = "loss slope"
 ADVERSARY = "whoever has the models of all rounds, and the server by its clients' updates"
+OF_MODELS = "whoever has the models of all rounds"  # makes the attack where it sees no more
 ASKS = "was this example trained on, given how fast it was learned?"
 PAPERS = {"Efficient Privacy Auditing": "https://www.usenix.org/conference/usenixsecurity24/presentation/chang"}
 FEWEST_ROUNDS = 2
@@ -75,13 +75,12 @@ METRICS = (
 )
 
 
-class Config(SlotConfig):
+class Config(ComparedConfig):
     """Fields of the attack by slopes."""
 
     center: ClassVar[str] = "none"  # of the queries (`_queries`): without references
     nonmembers: ClassVar[str] = "outside"
 
-    every: int = Field(1, ge=1, description="rounds from one attack to the next")
     view: View = Field(
         "updates",
         description="what the attacker sees: the clients' updates and with them the models, or the models alone",
@@ -93,8 +92,6 @@ class Config(SlotConfig):
     last: Annotated[int, Field(ge=FEWEST_ROUNDS)] | Literal["end"] = Field(
         "end", description="the last round of the window"
     )
-    targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
-    compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -111,9 +108,9 @@ class Config(SlotConfig):
         return self.first <= round_ and (self.last == "end" or round_ <= self.last)
 
 
-def declarations(config: Config) -> dict[str, View]:
-    """Return what the attacker must see."""
-    return {"SEES": config.view}
+def declarations(config: Config) -> dict[str, str]:
+    """Return what the attacker must see, and who it is."""
+    return {"SEES": config.view} | ({"ADVERSARY": OF_MODELS} if config.view == "models" else {})
 
 
 def problems(config: Config, run: Run) -> Problems:

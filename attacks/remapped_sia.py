@@ -47,12 +47,11 @@ from pydantic import Field
 from algorithms.core.messages import Doubles, Ints, Weights
 from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks._queries import target_losses, targets, transformed
+from attacks._queries import TargetsConfig, target_losses, targets, transformed
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import membership
 from attacks.metrics.disparity import wilson
 from attacks.metrics.over_rounds import means_over_rounds
-from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Examples, Federation, joined
 from datasets.roles import NOBODY
 
@@ -95,13 +94,9 @@ METRICS = (
 )
 
 
-class Config(SlotConfig):
+class Config(TargetsConfig):
     """Fields of source inference on shuffled models."""
 
-    every: int = Field(1, ge=1, description="rounds from one attack to the next")
-    targets: int = Field(
-        100, ge=1, description="attacked examples of each client, as sia has them; at most what the smallest client has"
-    )
     # The paper's. One to one is stronger where models are hard to tell apart.
     remap: Literal["greedy", "one_to_one"] = Field(
         "greedy",

@@ -36,12 +36,11 @@ from pydantic import Field
 from algorithms.core.messages import Doubles
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Run
-from attacks._queries import target_losses, targets
+from attacks._queries import TargetsConfig, target_losses, targets
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity
 from attacks.metrics.membership import confidences_of_losses
 from attacks.metrics.over_rounds import defined, means_over_rounds
-from datasets.components import Config as SlotConfig
 from datasets.federation import Federation, Ints
 
 KINDS = ("updates",)
@@ -118,13 +117,9 @@ METRICS = (
 NULLS = {metric.name: str(metric.chance) for metric in METRICS if metric.chance}  # a metric's value by chance
 
 
-class Config(SlotConfig):
+class Config(TargetsConfig):
     """Fields of source inference."""
 
-    every: int = Field(1, ge=1, description="rounds from one attack to the next")
-    targets: int = Field(
-        100, ge=1, description="attacked examples of each client; at most what the smallest client has"
-    )
     # An example that nobody trained on has no source; attacking it only adds noise.
     pool: Literal["training", "all"] = Field(
         "training",

@@ -41,15 +41,13 @@ from algorithms.core.messages import Doubles, Ints
 from algorithms.core.metric import MEMBERSHIP, SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
-from attacks._queries import Queries, queries_of
+from attacks._queries import CenteredConfig, Queries, queries_of
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenSum
 from attacks.metrics import client_auc, out_worlds
 from attacks.metrics.client_auc import ClientAucs
 from attacks.metrics.disparity import wilson
-from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN
+from attacks.metrics.membership import NAN
 from attacks.metrics.over_rounds import last_values
-from datasets.components import Config as SlotConfig
-from datasets.components import read_when
 from datasets.federation import DataError, Federation, joined
 
 KINDS = ("sums",)
@@ -87,24 +85,11 @@ METRICS = (
 )  # fmt: skip
 
 
-class Config(SlotConfig):
+class Config(CenteredConfig):
     """Fields of the attack on sums."""
 
     nonmembers: ClassVar[str] = "outside"  # what `_queries` asks
 
-    every: int = Field(1, ge=1, description="rounds from one attack to the next")
-    targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
-    compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="others that each client's members are compared with")
-    # What a label does to all its examples is no example's own; digits have AUC 0.60 centered and 0.57 without.
-    center: Literal["label", "none"] = Field(
-        "label", description="what scores are less of: the mean on references of the label, or nothing"
-    )
-    references: int = Field(
-        200,
-        ge=FEWEST_NONMEMBERS,
-        description="examples of the server's shadow set on which means are measured, at most",
-        json_schema_extra=read_when(center="label"),
-    )
     # The cosine finds somewhat more of long runs with small cohorts, and costs a gradient for each example.
     signal: Literal["product", "cosine"] = Field("product", description="how gradients are compared with the sum")
     # PROLIN's penalty is 5. Without one, the parts of n clients need more than n attacked rounds.

@@ -19,7 +19,8 @@ members' labels (`metrics.client_auc`).
 
 95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of members and
 non-members (Korn and Graubard 1998), the threshold being found anew in every resample. Their quantile is Student's with 2 k
-degrees of freedom, because the threshold is the k-th highest score of a non-member. The models are taken as they are.
+degrees of freedom, because the threshold is the k-th highest score of a non-member. Where nothing is learned, they cover
+0.94 to 0.97 in 1200 audits by either score. The models are taken as they are.
 
 Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes membership for known.
 
@@ -40,14 +41,14 @@ from algorithms.core.messages import Doubles
 from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import fedmia
-from attacks._queries import Queries, outsiders, queries_of
+from attacks._queries import CenteredConfig, Queries, outsiders, queries_of
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, membership, out_worlds
 from attacks.metrics.disparity import wilson
-from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools
+from attacks.metrics.membership import NAN, Bools
 from attacks.metrics.over_rounds import last_values
 from attacks.sia import guesses
-from datasets.components import Config as SlotConfig
+from datasets.components import inherited
 from datasets.federation import Federation
 
 KINDS = ("updates",)
@@ -86,24 +87,23 @@ METRICS = (
 )
 
 
-class Config(SlotConfig):
+class Config(CenteredConfig):
     """Fields of the two-stage attack."""
 
-    every: int = Field(1, ge=1, description="rounds from one attack to the next")
     # At one in twenty, a hundred non-members leave the threshold's rate between 2 and 11 %.
     fpr: float = Field(0.05, gt=0, lt=1, description="share of the non-members that may be flagged")
     score: Literal["fedmia", "loss"] = Field(
         "fedmia",
         description="what examples are flagged by: FedMIA's standing among the other clients, or the lowest loss",
     )
-    targets: int = Field(100, ge=1, description="members of each client, as many as the smallest client has at most")
-    compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
-    center: Literal["label", "none"] = Field("label", description="what confidences are less of, as in fedmia")
+    center: Literal["label", "none"] = inherited(CenteredConfig, "center", score="fedmia")
+    references: int = inherited(CenteredConfig, "references", score="fedmia", center="label")
 
 
 def fedmia_fields(config: Config) -> fedmia.Config:
     """Return the fields of FedMIA that measures what this attack needs."""
-    return fedmia.Config(targets=config.targets, compared=config.compared, center=config.center)
+    shared = config.model_dump(include=set(CenteredConfig.model_fields))
+    return fedmia.Config(**shared | {"center": config.center if config.score == "fedmia" else "none"})
 
 
 def problems(config: Config, run: Run) -> Problems:

@@ -143,8 +143,7 @@ class Component(Generic[Contract, Fields]):
     @property
     def module(self) -> Contract:
         """The component's functions and constants, completed with the contract's defaults."""
-        component = complete(self.folder, self.name)
-        return cast(Contract, component.under(self.config) if component.varies else component)
+        return cast(Contract, complete(self.folder, self.name).under(self.config))
 
     @property
     def title(self) -> str:
@@ -200,13 +199,11 @@ class Completed:
         """Wrap a module; the first of the ``contracts`` has what it lacks, and ``declarations`` replace its constants."""
         self._module, self._contracts, self._declarations = module, contracts, declarations or {}
 
-    @property
-    def varies(self) -> bool:
-        """Whether some of the component's constants depend on its fields."""
-        return hasattr(self._module, "declarations")
-
-    def under(self, config: Any) -> Completed:
-        """Return the component with the constants that it has under the fields ``config``."""
+    def under(self, fields: Any) -> Completed:
+        """Return the component with the constants that it has under its ``fields``: its ``Config``, or a map of values."""
+        if not hasattr(self._module, "declarations"):
+            return self
+        config = self._module.Config.model_validate(fields, strict=False)
         return Completed(self._module, self._contracts, self._module.declarations(config))
 
     def __getattr__(self, name: str) -> Any:

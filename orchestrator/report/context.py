@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from string import Formatter
+from typing import Any
 
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric, Risk
 from algorithms.core.private_search import Draws
@@ -124,11 +125,13 @@ def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
     ]
 
 
-def attack_names(trial: Row) -> list[str]:
-    """The attacks of a trial."""
-    names: Value = trial.get("attacks")
-    listed = names.split(",") if isinstance(names, str) else names if isinstance(names, list) else []
-    return [attack["name"] if isinstance(attack, dict) else str(attack).strip() for attack in listed if attack]
+def attacks_of(results: Results, trial: Row) -> dict[str, Any]:
+    """The attacks of a trial by name, with what they declare under the fields of its resolved run; None: not there."""
+    listed: Value = lookup(results.configs.get(trial["id"]), "attacks") or trial.get("attacks") or []
+    entries = listed.split(",") if isinstance(listed, str) else listed
+    maps = [dict(entry) if isinstance(entry, Mapping) else {"name": entry.strip()} for entry in entries]
+    there, fields = described("attacks"), {entry.pop("name"): entry for entry in maps}
+    return {name: there[name].under(fields[name]) if name in there else None for name in fields}
 
 
 def partition_line(results: Results) -> str:
@@ -145,27 +148,21 @@ def partition_line(results: Results) -> str:
     return f"The partition of the data is fixed (data.split_seed {fixed}): intervals say nothing of other partitions."
 
 
-ATTACKS = "attacks"  # the folder of the attacks
-
-
 def adversary_sentence(results: Results) -> str:
     """A line that says of each attack who makes it, and joins the settings of which the same is said; or empty.
 
     Such as "attackers: shadow_mia by anybody who has the models; sia by the server, who sees every client's update".
     An attack whose component is not there is left out.
     """
-    texts = ["; ".join(dict.fromkeys(map(_attackers, setting.trials))) for setting in results.settings]
+    texts = list[str]()
+    for setting in results.settings:
+        by = dict[str, dict[str, None]]()  # names by attacker, each once, in the order of the attacks
+        for name, attack in (pair for trial in setting.trials for pair in attacks_of(results, trial).items()):
+            if attack:
+                by.setdefault(adversary(attack), {})[name] = None
+        texts.append("; ".join(f"{', '.join(names)} by {who}" for who, names in by.items()))
     attackers = joined_by_text(results, texts)
     return f"attackers: {'; '.join(attackers)}" if attackers else ""
-
-
-def _attackers(trial: Row) -> str:
-    """The attacks of a trial by attacker, in the order of the attacks."""
-    by: dict[str, list[str]] = {}
-    for name in attack_names(trial):
-        if name in described(ATTACKS):
-            by.setdefault(adversary(described(ATTACKS)[name]), []).append(name)
-    return "; ".join(f"{', '.join(names)} by {who}" for who, names in by.items())
 
 
 VERDICT, REFUTED = "audit_verdict", "refuted"  # the column of trials.parquet that judges a claim, and its worst word

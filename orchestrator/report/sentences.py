@@ -121,7 +121,7 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
 def _without_attack(results: Results) -> str:
     """The headline of a sweep without a risk: its attacks, its epsilons, if it states any, and its accuracy."""
     finished = [trial for setting in results.settings for trial in setting.finished]
-    attacks = dict.fromkeys(name for trial in finished for name in context.attack_names(trial))
+    attacks = dict.fromkeys(name for trial in finished for name in context.attacks_of(results, trial))
     words = [f"Attacks without a risk that can be stated: {', '.join(attacks)}." if attacks else "No attack was made."]
     accuracy = next(filter(results.has, ("accuracy", "aggregated_accuracy")), "")
     for name in filter(results.has, (*context.epsilons(), accuracy)):

@@ -19,12 +19,12 @@ from mlflow.entities import Dataset, Metric
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import full_label, guessing
-from orchestrator.report.data import Results, plain, read_results
+from orchestrator.report.data import Results, read_results
 from orchestrator.report.statistics import number
 from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
-from orchestrator.results.sweeps import content_hash, read_sweep, sweep_files
+from orchestrator.results.sweeps import content_hash, sweep_files
 from orchestrator.results.tables import read_table
 from orchestrator.tracking.labels import (
     SETTING,
@@ -68,13 +68,6 @@ class Projection:
     rounds: Sequence[Metric] = ()  # the values of its metrics in each round
     finals: Sequence[Metric] = ()
     first: Sequence[str] = ()  # of a sweep, the metrics that come first
-
-
-def swept_values(folder: Folder) -> dict[str, dict[str, Any]]:
-    """The swept values of each trial of a sweep, by id and dotted key."""
-    facts = read_sweep(folder).facts
-    rows, keys = facts["trials"], facts["swept"]
-    return {row["id"]: {key: plain(row[key]) for key in keys if row.get(key) is not None} for row in rows}
 
 
 def began(folder: Folder) -> int | None:

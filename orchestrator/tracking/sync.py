@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
 
 from orchestrator.config.errors import ConfigError
+from orchestrator.metric_names import metrics
+from orchestrator.report.data import plain
 from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
-from orchestrator.results.sweeps import content_hash
+from orchestrator.results.sweeps import content_hash, read_sweep
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
 from orchestrator.tracking.projection import ROUND, Projection
@@ -67,9 +69,15 @@ class MlflowSweep:
                 are not.
         """
         live, folder = live or {}, self.folder
-        values = {**(swept or {}), **projection.swept_values(folder)}
+        facts, values = read_sweep(folder).facts, dict(swept or {})
+        rows = {row["id"]: row for row in facts["trials"]}
+        for trial, row in rows.items():
+            values[trial] = {key: plain(row[key]) for key in facts["swept"] if row.get(key) is not None}
         chosen = [trial for trial in values if only is None or trial in only]
         records = {trial: record for trial in chosen if (record := read_record(folder.trial(trial)))}
+        for trial in records.keys() & rows.keys():  # the row of a trial knows the epsilon of the search behind it
+            planned = {name: rows[trial][name] for name in rows[trial].keys() & metrics().keys()}
+            records[trial]["metrics"] = planned | (records[trial].get("metrics") or {})
         runs, manifest = self._runs(), content_hash(folder)
         parent = self._parent(runs)
         stale = [trial for trial, record in records.items() if not _is_logged(runs, trial, record["manifest"])]

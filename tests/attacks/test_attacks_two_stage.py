@@ -178,6 +178,14 @@ def test_rates_that_cannot_be_seen_and_labels_in_common_with_nobody(noise, netwo
     assert np.isnan(list(found.metrics.values())).all() and not found.measures
 
 
+def test_the_lowest_loss_is_compared_with_no_references_and_center_is_refused_beside_it(noise):
+    bare = replace(noise, shadow=noise.shadow[:0])
+    assert [field for field, _ in data_problems(CONFIG, bare)] == ["center"]
+    assert data_problems(CONFIG.model_copy(update={"score": "loss"}), bare) == []
+    with pytest.raises(ConfigError):
+        resolve(run_of(attacks=[{"name": "two_stage", "score": "loss", "center": "none"}]))
+
+
 @pytest.mark.parametrize("fields", [{"server_sees": "sum"}, {"participation": "fixed", "participation_rate": 0.1}])
 def test_a_server_that_sees_no_updates_and_two_clients_are_refused(fields):
     with pytest.raises(ConfigError) as refused:

@@ -20,10 +20,13 @@ def read(folder: Path) -> Arrangement:
     return found
 
 
-def arranged(table: list[dict[str, Any]], declared: tuple[str, ...] = ()) -> Arrangement:
-    """Finished trials with the columns of ``table``."""
+def arranged(
+    table: list[dict[str, Any]], declared: tuple[str, ...] = (), configs: list[dict[str, Any]] | None = None
+) -> Arrangement:
+    """Finished trials with the columns of ``table``, and the resolved run of each."""
     trials = [{"id": str(i), "status": "finished", "seed": 0, **one} for i, one in enumerate(table)]
-    found = arrange(results(Path("made_up"), rows(trials), declared, {}))
+    runs = {str(i): run for i, run in enumerate(configs or [])}
+    found = arrange(results(Path("made_up"), rows(trials), declared, runs))
     assert found is not None
     return found
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from algorithms.core.metric import Metric
 from algorithms.core.views import ADVERSARIES, Sight
 from attacks.interfaces import sees
-from datasets.components import described
-from orchestrator.report.context import ATTACKS
+from orchestrator.report.context import attacks_of
 from orchestrator.report.data import Setting, independent, repeat
 from orchestrator.report.figures import drawing
-from orchestrator.report.figures.arrangement import Arrangement, by_method
+from orchestrator.report.figures.arrangement import Arrangement, by_method, is_nothing
 from orchestrator.report.statistics import Estimate, estimate
 
 if TYPE_CHECKING:
@@ -58,14 +57,15 @@ def exposure(arr: Arrangement) -> Figure | None:
 
 
 def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
-    """View and first measured risk of every attack, those that see most first."""
-    found = []
-    for attack in described(ATTACKS).values():
-        measured = [m for m in attack.METRICS if m.risk and m.risk.rank is not None and m.chance and arr.has(m.name)]
-        if measured:
-            risk = min(measured, key=lambda metric: (metric.risk.rank, metric.name))
-            found.append((sees(attack), risk))
-    return sorted(found, key=lambda entry: list(ADVERSARIES).index(entry[0]))
+    """View and first measured risk of every attack as trials configure it, those that see most first."""
+    views, found = list(ADVERSARIES), dict[tuple[int, str, str], Metric]()
+    for trial in arr.trials:
+        for name, attack in attacks_of(arr.results, trial).items():
+            risks = [m for m in attack.METRICS if m.risk and m.risk.rank is not None and m.chance] if attack else []
+            if measured := [risk for risk in risks if not is_nothing(trial.get(risk.name))]:
+                risk = min(measured, key=lambda metric: (metric.risk.rank, metric.name))
+                found[views.index(sees(attack)), name, risk.name] = risk
+    return [(views[view], risk) for (view, *_), risk in sorted(found.items(), key=lambda entry: entry[0])]
 
 
 def beyond_chance(cell: Setting, risk: Metric) -> Estimate:

@@ -11,9 +11,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
-from orchestrator.report.context import risks
+from orchestrator.report.context import adversary_sentence, risks
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.attacks import RED, audit, step
+from orchestrator.report.figures.exposure import exposure, risks_by_view
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
@@ -241,6 +242,24 @@ def test_clients_stand_in_the_order_of_their_exposure_with_intervals(tmp_path: P
     low = np.mean([table["sia_low"][order[0]] for table in last])
     assert bars[2][0].get_segments()[0][0, 1] == pytest.approx(low)
     assert np.asarray(ax.lines[0].get_ydata()) == pytest.approx(1 / CLIENTS)
+
+
+SLOPES = {"updates": [0.6, 0.7], "models": [0.55, None]}  # AUC from the models, and from the updates
+
+
+@pytest.mark.parametrize("views", [("updates",), ("models",), ("updates", "models")])
+def test_an_attack_is_shown_under_what_it_sees_as_it_is_configured(views: tuple[str, ...]) -> None:
+    """The slope of losses needs the updates, or the models alone; a figure of one view is none."""
+    slopes = [dict(zip(("slope_model_auc", "slope_auc"), SLOPES[view], strict=True)) for view in views]
+    table = [
+        {"attacks": "sia,loss_slope", "sia_mean": 0.4, "sia_chance": 0.1, "privacy.name": "none"} | it for it in slopes
+    ]
+    runs = [{"attacks": [{"name": "sia"}, {"name": "loss_slope", "every": 1, "view": view}]} for view in views]
+    arr = arranged(table, configs=runs)
+    drawn = [(view, risk.name) for view, risk in risks_by_view(arr) if risk.name != "sia_mean"]
+    assert drawn == [(view, {"updates": "slope_auc", "models": "slope_model_auc"}[view]) for view in views]
+    assert ("whoever has the models of all rounds, and" in adversary_sentence(arr.results)) == ("updates" in views)
+    assert (exposure(arr) is None) == (views == ("updates",))
 
 
 def test_clients_have_the_names_of_the_data(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from orchestrator.report import write_report
 from orchestrator.report.data import read_results
 from orchestrator.report.frame import main_metrics
 from orchestrator.report.sentences import sentences_of
-from tests.support.synthetic_results import GROUPED, write_alone, write_grouped, write_sweep
+from tests.support.synthetic_results import CONFIG, GROUPED, write_alone, write_grouped, write_sweep
 
 EMPTY = {"meta", "link", "br", "hr", "img", "input"}  # elements without content
 
@@ -128,7 +128,8 @@ def test_there_is_a_page_without_results_and_without_attacks(tmp_path: Path, sta
     def metrics(trial: object, rng: object) -> dict[str, float]:
         return {"accuracy": 0.9}
 
-    folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses=statuses, metrics=metrics)
+    config = CONFIG | {"attacks": []}
+    folder = write_sweep(tmp_path / "s", {"seed": [0, 1]}, statuses=statuses, metrics=metrics, config=config)
     page = Page(write_report(folder, formats=())[-1].read_text(encoding="utf-8"))
     expected = "No trial has finished, so there is no result." if statuses else "No attack was made"
     assert expected in page.text and "figure" not in page.tags

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.results import sweeps
 from orchestrator.results.paths import Folder
 from orchestrator.results.tables import read_table
-from orchestrator.tracking.labels import VIEW_TAG
+from orchestrator.tracking.labels import VIEW_TAG, metric_key
 from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
 from orchestrator.tracking.tracker import fill
-from tests.support.tracked import ENDED, NAME, TRIALS, Held, empty_store, folder, write_sweep, write_trial
+from tests.support.tracked import ENDED, NAME, SWEEP, TRIALS, Held, empty_store, folder, write_sweep, write_trial
 
 __all__ = ["empty_store", "folder"]
 
@@ -61,6 +62,21 @@ def test_rounds_and_final_values_share_no_step(folder):
     assert points["accuracy/loss"] == [(1, 1.0), (2, 0.5)]
     assert points["attack/sia_mean"] == [(3, 0.52), (4, 0.25)]
     assert points["attack/calibrated_auc"] == [(3, 0.7)]
+
+
+def test_what_the_plan_has_of_a_trial_is_among_its_final_values(folder):
+    """The epsilon of a search is that of the sweep and not of the trial, which knows of no other one."""
+    plan = [{"id": trial, "rounds": 3, **swept} for trial, swept in TRIALS.items()]
+    sweeps.write_sweep(
+        folder, NAME, SWEEP, [plan[0] | {"epsilon_search": 4.8203}, *plan[1:]], ["clustering.name", "seed"]
+    )
+    synced(folder)
+    held = Held(folder)
+    (first, *others) = [{**held.points(trial)} for trial in TRIALS]
+    assert first[metric_key("epsilon_search")] == [(3, 4.8203)]
+    assert not any(
+        {metric_key(name) for name in ("epsilon_search", "rounds", "seed")} & other.keys() for other in others
+    )
 
 
 def test_notes_and_the_view_tell_of_the_sweep(folder):
