@@ -102,7 +102,7 @@ class Config(CenteredConfig):
 
 def fedmia_fields(config: Config) -> fedmia.Config:
     """Return the fields of FedMIA that measures what this attack needs."""
-    shared = config.model_dump(include=set(CenteredConfig.model_fields))
+    shared = {name: getattr(config, name) for name in CenteredConfig.model_fields}
     return fedmia.Config(**shared | {"center": config.center if config.score == "fedmia" else "none"})
 
 

@@ -18,7 +18,7 @@ from datasets.federation import printable
 
 Key = tuple[str | int, ...]  # a position in nested maps and lists: keys and indices, outermost first
 Model = TypeVar("Model", bound=BaseModel)
-CLOSE = 0.7  # similarity from which a name is suggested for a misspelled one
+CLOSE = 0.65  # similarity from which a name is suggested for a misspelled one
 SHOWN = 60  # the most characters of a value that a message repeats
 
 # Where a name belongs in a run that other tools use, or that is ours and was written somewhere else.

@@ -37,11 +37,3 @@ def test_by_hand_a_curve_that_knows_nothing_a_perfect_one_and_one_of_ties():
     assert classification.area(*classification.micro_roc(np.zeros((2, 2), np.float32), labels)) == 0.5
     perfect = classification.micro_roc(np.array([[9, 0], [0, 9]], np.float32), labels)
     assert [points.tolist() for points in perfect] == [[0, 0, 1], [0, 1, 1]]
-
-
-def test_a_thinned_curve_keeps_its_ends_and_nearly_its_area():
-    curve = classification.micro_roc(*decided(10, 3000, 0))
-    thin = classification.thin(*curve, points=200)
-    assert len(thin[0]) <= 200 < len(curve[0])
-    assert [(part[0], part[-1]) for part in thin] == [(0, 1), (0, 1)]
-    assert classification.area(*thin) == pytest.approx(classification.area(*curve), abs=1e-3)
