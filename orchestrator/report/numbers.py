@@ -194,9 +194,9 @@ class Number:
 
     @property
     def predicted(self) -> bool | None:
-        """Whether the printed number lies where one more run would, with 95 %; None below three partitions, and of times."""
+        """Whether the printed number lies where one more run would, with 95 %; None if that cannot be said."""
         values = self.estimate.values
-        if len(values) < FEWEST or "seconds" in self.record.metric:
+        if len(values) < FEWEST or "seconds" in self.record.metric or self.level == SHORTENED:
             return None
         half = quantile(len(values) - 1) * deviation(values) * math.sqrt(1 + 1 / len(values))
         return abs(self.printed - self.estimate.mean) <= half
