@@ -125,7 +125,10 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     Raises:
         ConfigError: the input was refused; nothing was started and nothing written.
     """
-    folder = Folder(Path(os.path.expanduser(choices.results)).absolute() / sweep.name)
+    try:
+        folder = Folder(choices.results.expanduser().absolute() / sweep.name)
+    except RuntimeError as error:  # somebody's home, who is unknown here
+        raise refusal(str(error), "--results") from error
     # Large enough for every trial, so that one trial can pass its actors on to the next.
     places = [placement(sweep.resources, run.training.config) for run in sweep.runs]
     place = Placement(*(max(values) for values in zip(*map(astuple, places), strict=True)))

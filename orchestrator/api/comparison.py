@@ -112,10 +112,12 @@ def _comparable(first: Results, mine: Setting, second: Results, theirs: Setting)
         if unlike and values[0] & values[1]:
             return False
     trials = [(results, trial) for results, s in ((first, mine), (second, theirs)) for trial in s.trials]
+    data = {_data(results, trial) for results, trial in trials}
+    if len(data) != 1 or None in data:
+        return False
     records = [read_record(Folder(results.folder).trial(trial["id"])) or {} for results, trial in trials]
     loaded = {record.get("origin", {}).get("data") for record in records} - {None}
-    data = {_data(results, trial) for results, trial in trials}
-    return len(data) == 1 and None not in data and len(loaded) <= 1
+    return len(loaded) <= 1
 
 
 def _data(results: Results, trial: Row) -> str | None:

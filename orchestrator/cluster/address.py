@@ -129,7 +129,7 @@ def _reach(address: str, origin: str) -> None:
 
 
 def _speaks(host: str, port: int) -> bool:
-    """Whether what answers speaks as Ray does, or cannot be asked because of TLS."""
+    """Whether what answers speaks as Ray does, or has TLS; looking up a name takes as long as the system allows."""
     with socket.create_connection((host, port), timeout=ANSWER_SECONDS) as connection:
         connection.sendall(PREFACE)
         encrypted = os.environ.get("RAY_USE_TLS", "0") == "1"

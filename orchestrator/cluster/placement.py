@@ -78,7 +78,7 @@ def misfit(place: Placement, nodes: Sequence[dict[str, float]]) -> str | None:
     needed, there = (" and ".join(f"{amount:g} {name}" for name, amount in part.items()) for part in (need, have))
     return (
         f"one trial ({place}) needs {needed} and the cluster has {there} on {len(nodes)} nodes; "
-        "lower resources.client_actors or base.training.threads"
+        "lower resources.client_actors or base.training.threads, or raise resources.clients_per_gpu"
     )
 
 

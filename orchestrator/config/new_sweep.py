@@ -10,6 +10,7 @@ import json
 import re
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from datasets.federation import excerpt, printable
 from datasets.profile import TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
+HERE, TEMPLATE = Path(__file__).parent, "new_sweep.yaml.jinja"
 FEWEST_EXAMPLES = 70  # with fewer, too few are left for clients to train on and for attacks to compare members with
 FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
 FEWEST_OF_A_CLIENT = 5  # to train on, once test part and shadow set are taken away
@@ -100,73 +102,6 @@ def sizes(profile: Profile) -> Sizes:
     return Sizes(clients, each, shadow, None, min(int(left.min()), MOST_EACH), left_out)
 
 
-TEMPLATE = """\
-# {{ name }}: who is exposed to which attack, with plain training and with DP-SGD?
-#
-{% for note in profile.notes %}
-{% for line in note | wrapped(0) %}
-# {{ line }}
-{% endfor %}
-{% endfor %}
-#
-# fedpriv run FILE --dry-run shows what would run; fedpriv list {{ profile.source }} explains the fields of data, and
-# docs/own_data.md where test set, non-members and shadow set come from.
-name: {{ name | yaml }}
-base:
-  rounds: {{ rounds }}
-  data:
-    name: {{ profile.source }}
-    path: {{ path | yaml }}  # relative to this file
-{% for field, value in profile.fields.items() %}
-{% for line in profile.remarks.get(field, "") | wrapped(4) %}
-    # {{ line }}
-{% endfor %}
-    {{ field }}: {{ value | yaml }}
-{% endfor %}
-{% if "part" not in profile.fields %}
-    test_share: {{ test_share }}  # half of it measures accuracy; the rest are the attacks' non-members
-{% endif %}
-{% if sizes.tests %}
-    test_size: {{ sizes.tests }}
-    nonmember_size: {{ sizes.tests }}  # enough for narrow intervals
-{% endif %}
-    shadow_size: {{ sizes.shadow }}  # what the attacker has of its own, for shadow models
-{% if profile.source != "arrays" or profile.fields.standardize %}
-    statistics: server  # means, categories, ... of the shadow set; all_clients voids every epsilon
-{% endif %}
-    clients: {{ sizes.clients }}  # {{ "of %d that there are" % total if total else "nobody says whose an example is" }}
-{% if sizes.each %}
-    examples_per_client: {{ sizes.each }}  # at most, so that it takes minutes; null: all there are
-{% endif %}
-{% for line in why_split | wrapped(4) %}
-    # {{ line }}
-{% endfor %}
-    split: {{ split }}
-{% if convolutions %}
-  model: hu_cnn  # two convolutions; fedpriv list shows others
-{% else %}
-  model: {name: mlp, hidden: [{{ 64 if profile.shape | max < 200 else 128 }}]}  # one hidden layer; fedpriv list shows others
-{% endif %}
-  training:
-    optimizer: sgd
-    lr: {{ 0.05 if images else 0.1 }}
-    epochs: {{ 2 if images else 5 }}  # passes over a client's examples in a round
-    batch_size: 10
-    clip: 1.0  # dp_sgd alone: the largest norm of an example's gradient
-    noise_multiplier: 1.0  # dp_sgd alone: more noise, smaller epsilon
-  attacks:
-    - {name: shadow_mia, every: {{ rounds }}, shadows: 3}  # was it trained on? quick, by shadow models
-    - {name: calibrated_mia, replicas: {{ 4 if images else 8 }}}  # the same, stronger and slower: trains replicas of the run
-    - {name: sia, targets: {{ targets }}}  # whose example is it? by a server that sees the clients' updates
-sweep:
-  # No defense beside one, whose epsilon the report states.
-  training.name: {grid_search: [local_sgd, dp_sgd]}
-  # Intervals come from repeating: more seeds, narrower intervals.
-  seed: {grid_search: [0, 1, 2]}
-resources: {client_actors: 1}  # two trials at a time on two cores; no result depends on it
-"""
-
-
 def new_sweep(profile: Profile, path: str, name: str) -> str:
     """The text of a sweep file.
 
@@ -178,15 +113,15 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
     Raises:
         ValueError: the data are too few; the message is a sentence.
     """
-    from jinja2 import Environment
+    from jinja2 import Environment, FileSystemLoader
 
     counts, images = sizes(profile), len(profile.shape) == 3
     split, why_split = _split(profile, counts)
-    environment = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - the text is YAML
+    environment = Environment(loader=FileSystemLoader(HERE), trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - YAML
     # Comments are printable, so that no line ends where a reader of YAML does not expect it.
     wrapped = lambda text, indent: textwrap.wrap(printable(text), WIDEST - indent - 2)  # noqa: E731
     environment.filters |= {"yaml": _yaml, "wrapped": wrapped}
-    return environment.from_string(TEMPLATE).render(
+    return environment.get_template(TEMPLATE).render(
         profile=profile,
         path=path,
         name=NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data",

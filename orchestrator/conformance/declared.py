@@ -161,9 +161,8 @@ def sensitivity_problems(slot: Slot, name: str) -> Iterator[str]:
     """
     ends = list[tuple[str, Any]]()
     for field, kind in field_kinds(components(slot.folder)[name].Config):
-        ends += [
-            (field, choice) for choice in ((True, False) if kind.get("type") == "boolean" else kind.get("enum", ()))
-        ]
+        choices = (True, False) if kind.get("type") == "boolean" else kind.get("enum", ())
+        ends += [(field, choice) for choice in choices]
         for limit, inwards in LIMITS.items():
             if limit in kind:
                 step = inwards * (1 if kind["type"] == "integer" else NEAR * max(1, abs(kind[limit])))

@@ -137,7 +137,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
     if reduced:
         remarks.append(
-            f"training in reduced precision takes {max(reduced):.1f} x of its time in float32 on this processor"
+            f"training in reduced precision takes {max(reduced):.1f} x as long as in float32 on this processor"
         )
     return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *remarks])
 

@@ -24,6 +24,7 @@ from orchestrator.config.errors import Key, format_value
 from orchestrator.config.sweep_file import Sweep
 
 FLOAT, POSITION, ASSIGNED = 4, 8, 2  # bytes of a parameter, of an example's position in a batch, of a client's model
+MANY = 100  # models at a time from which it is worth loading torch to count their parameters
 CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -78,7 +79,10 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     plan = float(training.epochs) * each * POSITION * together
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
     yield Need(("base", "training", "epochs"), training.epochs, passes, plan)
-    size = parameters(run.model, source.train.x.shape[1:], source.classes)
+    shape, classes, size = source.train.x.shape[1:], source.classes, None
+    known = run.model.module.parameters(run.model.config, shape, classes) is not None
+    if known or clusters + together * busy + clients >= MANY:
+        size = parameters(run.model, shape, classes)
     if size is None:
         return
     each_model, many = FLOAT * size, f"of {_count(size)} parameters"

@@ -212,7 +212,7 @@ def _of_risk(results: Results, risk: HeadlineRisk | None) -> list[str]:
                 label = context.capital(metric(of.worst).label) + (f" ({where})" if where else "")
                 worst.append(f"{label}: {'; '.join(words)}.")
     if len(worst) > MOST:
-        worst[MOST:] = [f"{len(worst) - MOST} more settings have a worst client: see summary.md."]
+        worst[MOST:] = [f"The worst clients of {len(worst) - MOST} other settings: see summary.md."]
     lines += worst
     return lines
 
@@ -239,7 +239,7 @@ def _differences(paired: Sequence[Contrast]) -> list[str]:
     significant = [test for test in tested if test.significant]
     others = [test for test in tested if not test.significant]
     shown = [*significant[:MOST], *[test for test in others if test.family == HEADLINE][:MOST]]
-    rest = ", and that others are not does not show that there are none" if others else ""
+    rest = "; that the others are not significant does not show that there are none" if others else ""
     counted = f"{len(significant)} of {len(tested)} differences between methods are significant{rest}: {power(tested)}"
     return [*map(_difference, shown), f"{counted}. All are in differences.md."]
 

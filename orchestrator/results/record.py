@@ -11,7 +11,7 @@ import yaml
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.log import DamageError, Log, read_manifest
 from orchestrator.results.paths import TrialFolder
-from orchestrator.results.writing import remove_folder
+from orchestrator.results.writing import read_plain, remove_folder
 
 SECRET_NOISE = "not repeatable: the noise was secret, so another run of this trial gives other numbers"  # a note
 UNREPEATABLE = (  # what is said of a damage to such a trial
@@ -59,6 +59,17 @@ def read_record(folder: TrialFolder) -> dict[str, Any] | None:
     except (FileNotFoundError, DamageError):
         return None
     return {**manifest.facts, "manifest": manifest.digest}
+
+
+def drew_secret_noise(folder: TrialFolder) -> bool:
+    """Whether a damaged trial may have drawn secret noise: its configuration says so, or cannot be read."""
+    if record := read_record(folder):
+        return SECRET_NOISE in (record.get("notes") or ())
+    try:
+        content = read_plain(folder.config)
+        return b"noise: secret" in content or not {"privacy", "attacks"} <= dict(yaml.safe_load(content)).keys()
+    except (OSError, ValueError, TypeError, yaml.YAMLError):
+        return True
 
 
 def has_ended(record: Mapping[str, Any], tune: Tune | None = None) -> bool:

@@ -17,7 +17,7 @@ from orchestrator.config.tune_section import Tune
 from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.record import UNREPEATABLE, TrialIdentity, has_ended, read_record
+from orchestrator.results.record import UNREPEATABLE, TrialIdentity, drew_secret_noise, has_ended, read_record
 from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
 from orchestrator.trial.saved import begun_with
@@ -188,8 +188,8 @@ def earlier_results(
     damaged = {trial: damage for trial, damage in found if not records[trial] or has_ended(records[trial], tune)}
     lost = [
         ConfigProblem(f"{damage}{UNREPEATABLE.format(folder.trial(trial).path)}", file="--results")
-        for trial, damage in damaged.items()  # one that is not drawn yet is taken to be like those that are
-        if not all(spec.run.repeatable for spec in ([specs[trial]] if trial in specs else trials))
+        for trial, damage in damaged.items()
+        if (drew_secret_noise(folder.trial(trial)) if trial not in specs else not specs[trial].run.repeatable)
     ]
     if lost:
         raise ConfigError(lost)

@@ -21,6 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Fill the store with the sweeps that it lacks, say what to open, the latest first, and start the MLflow server."""
+    import socket
     import subprocess
 
     from orchestrator.config.errors import refusal
@@ -34,6 +35,11 @@ def execute(options: argparse.Namespace) -> int:
         raise refusal(f"the MLflow server at {named} has pages of its own: open that address", "ui")
     sweeps_in(options.results)
     place = f"{options.host}:{options.port}"
+    try:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        socket.create_server((options.host, options.port), family=family).close()
+    except (OSError, OverflowError) as error:
+        raise refusal(f"{place}: {error}; --port takes another one", "ui") from error
     try:
         argv, environment = server(options.results, options.port, options.host)
         print("starting MLflow", flush=True)

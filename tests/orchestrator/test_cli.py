@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from orchestrator import CHECKOUT
 from orchestrator.cli import main
 from tests.support.command import SWEEP
 from tests.support.local_cluster import free_port
+from tests.support.synthetic_results import write_sweep
 
 
 @pytest.fixture
@@ -109,6 +111,17 @@ def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
 def test_a_folder_without_runs_is_refused(tmp_path, capsys, command):
     assert main([command, str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["taken", "99999"])
+def test_a_port_that_cannot_be_had_is_refused_before_anything_is_filled(tmp_path, capsys, port, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    write_sweep(tmp_path / "results" / "one", {"seed": [0]})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = port if port != "taken" else str(taken.getsockname()[1])
+        assert main(["ui", str(tmp_path / "results"), "--port", number]) == 2
+    assert f"127.0.0.1:{number}" in (said := capsys.readouterr()).err and said.out == ""
+    assert not (tmp_path / "results" / "mlflow.db").exists()
 
 
 def test_the_first_line_comes_before_anything_slow_is_loaded(sweep, tmp_path):

@@ -35,6 +35,15 @@ def bytes_of(key: str, actors: int = 1, **given: Any) -> float:
     return size
 
 
+def test_a_few_models_of_a_known_architecture_are_not_counted_as_that_loads_torch(monkeypatch) -> None:
+    counted = []
+    monkeypatch.setattr(needs, "parameters", lambda *what: counted.append(what) or 1000)
+    for clients in (8, 200):
+        run = a_run(model="mnist_cnn", data={"name": "digits", "clients": clients})
+        found = list(needs.needs_of(run, a_source(), placement(Resources(client_actors=1), run.training.config)))
+        assert (len(found) > 2) == (len(counted) > 0) == (clients == 200)
+
+
 def test_what_a_trial_holds_is_counted_in_bytes() -> None:
     training = {"epochs": 2, "batch_size": 5, "clients_per_job": 3}
     assert bytes_of("base.training.epochs") == 2 * 12 * 8 * 3  # passes, examples, bytes of a position, clients

@@ -37,8 +37,10 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     panels: list[tuple[str, str, Attacks]] = []
     for place in itertools.product(arr.panels, arr.columns, arr.hues):
         by_target: dict[str, Attacks] = {}
-        for trial in arr.cell(*place).trials:
+        trials = arr.cell(*place).trials
+        for trial in trials:
             for target, attack, scores in last_scores(arr, trial):
+                target = over_seeds(target, len(trials))
                 by_target.setdefault(target, {}).setdefault(attack, []).append(scores)
         panels += [(target, _heading(arr, target, place), by_target[target]) for target in sorted(by_target)]
     if not panels:
@@ -56,7 +58,9 @@ def attack_roc(arr: Arrangement) -> Figure | None:
         ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
     drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)", across)
     several = any(len(models) > 1 for *_, attacks in panels for models in attacks.values())
-    note = "lines: mean over seeds, and over replicas, at equal false positive rates; " if several else ""
+    note = (
+        "lines: mean over seeds, replicas and models without a name, at equal false positive rates; " if several else ""
+    )
     note += "numbers: area under the curve; a line starts at the false positive rate of one non-member"
     entries = [drawing.stroke(_label(name), **style) for name, style in styles.items()]
     return drawing.legend(figure, [*entries, drawing.stroke("guessing", **drawing.REFERENCE)], note)
@@ -81,7 +85,6 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
         score, member = rows["score"].to_numpy("float64", na_value=float("nan")), rows["member"].to_numpy(bool)
         if 0 < member.sum() < len(member) and not np.isnan(score).any():
             model = REPLICAS if str(target).startswith("replica ") else names.get(str(target), str(target))
-            model = over_seeds(model, len(arr.trials))
             yield model, str(attack), (score, member)
 
 

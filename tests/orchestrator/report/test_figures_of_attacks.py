@@ -130,6 +130,17 @@ def curves(ax: Axes) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.asarray(a), np.asarray(b)) for a, b in (line.get_data() for line in ax.lines) if len(a) > 2]
 
 
+def test_models_by_number_stand_alone_with_one_seed_and_together_with_several(tmp_path: Path) -> None:
+    def tables(*_: object) -> dict[str, pd.DataFrame]:
+        return {"scores": pd.concat(scores([2.0, 1.0], [1.5, 0.5], target=f"model_{j}") for j in range(2))}
+
+    for seeds, panels in (([0], 4), ([0, 1], 2)):
+        sweep = {"seed": seeds, "privacy.name": ["none", "dp_sgd"]}
+        drawn = figure("attack_roc", read(write_alone(tmp_path / f"{len(seeds)}", sweep, tables=tables)))
+        assert len(drawn.axes) == panels
+        assert ("each model" in " ".join(texts(drawn).split())) == (len(seeds) > 1)
+
+
 def test_the_attacks_curve_is_that_of_its_scores_from_one_false_alarm_on(tmp_path: Path) -> None:
     # With 0, 1, 2, 3, 4 false alarms among 4 non-members: 2, 3, 4, 4, 4 of 4 members.
     (ax,) = roc(tmp_path / "s", scores([4.0, 3.0, 2.0, 0.5], [2.5, 1.0, 0.2, 0.1]))

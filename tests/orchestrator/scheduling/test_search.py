@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.cluster.placement import Placement
+from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
@@ -208,6 +210,24 @@ def test_nothing_damaged_is_believed_and_the_draws_are_the_same(tmp_path: Path) 
             assert spec.id in damaged
             leave(again, spec)
     assert [spec.id for spec in again.specs] == expected
+
+
+def test_a_damaged_trial_that_is_not_drawn_yet_is_asked_itself_whether_its_noise_was_secret(tmp_path: Path) -> None:
+    """A search may draw the privacy slot, so the trials that are drawn say nothing of it."""
+    found = search(tmp_path)
+    while spec := found.draw() or next((one for one in found.specs if not ended(found, one)), None):
+        if not ended(found, spec):
+            leave(found, spec)
+    early, last = (found.folder.trial(found.specs[at].id) for at in (3, -1))
+    for trial in (early, last):
+        trial.manifest.write_text("damaged")
+    again = search(tmp_path)
+    list(again.replay())
+    assert last.id not in {spec.id for spec in again.specs}
+    for noise in ("reproducible", "secret"):
+        last.config.write_text(f"privacy: {{name: global_dp, noise: {noise}}}\nattacks: []\n")
+        with pytest.raises(ConfigError) if noise == "secret" else nullcontext():
+            earlier_results(again.folder, again.specs, Hashes(), again.tune, drawing=True)
 
 
 def ended(found, spec: TrialSpec) -> bool:
