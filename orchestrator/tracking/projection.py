@@ -40,6 +40,7 @@ from orchestrator.tracking.labels import (
 ROUND = metric_key("round")  # a metric that every round has
 SOFTWARE = ("commit", "host", "device")  # of a trial's origin, besides versions of packages, what is a tag
 FIGURES = ("trade_off", "clients_exposed_risk", "audit", "attack_roc", "convergence")
+PICTURES = "description"  # the folder of a note's figures among the artifacts
 MOST_FIGURES = 3  # in a note: the first of these that there are
 NOTE_LENGTH = 8000  # MLflow's limit
 CUT = "\n\n(The rest is left out, because MLflow allows no longer text: see the report among the artifacts.)"
@@ -67,6 +68,7 @@ class Projection:
     inputs: Sequence[Dataset] = ()  # the data sets that it has read
     rounds: Sequence[Metric] = ()  # the values of its metrics in each round
     finals: Sequence[Metric] = ()
+    pictures: Sequence[Path] = ()  # figures that its note shows
     first: Sequence[str] = ()  # of a sweep, the metrics that come first
 
 
@@ -142,6 +144,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         tags={**_shown_tags({}), "status": word, **verdicts},
         note=note,
         files=[(file, "" if file.parent == folder.path else "report") for file in sweep_files(folder)],
+        pictures=pictures,
         first=first,
     )
 
@@ -251,7 +254,7 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
         f"**{escape(summary.headline)}**",
         f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
         *(
-            f"![{picture.name}](get-artifact?path={quote(f'report/{picture.name}', safe='')}&run_uuid={run})"
+            f"![{picture.name}](get-artifact?path={quote(f'{PICTURES}/{picture.name}', safe='')}&run_uuid={run})"
             for picture in pictures
         ),
         *(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
+from PIL import Image
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.metric_names import metrics
@@ -25,13 +26,14 @@ from orchestrator.results.saved_models import saved_models
 from orchestrator.results.sweeps import content_hash, read_sweep
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
-from orchestrator.tracking.projection import ROUND, Projection
+from orchestrator.tracking.projection import PICTURES, ROUND, Projection
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
     from torch import nn
 
+FIGURE_WIDTH = 700  # pixels: a note shows pictures in their full size, and a wider one pushes its page off the screen
 SWEEP, TRIAL = "fedpriv.sweep", "fedpriv.trial"  # tags: the identity of the results folder, and the trial's id
 MARK, MODELS = "fedpriv.manifest", "fedpriv.models"  # tags: what was logged, and of which groups models were
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
@@ -154,6 +156,10 @@ class MlflowSweep:
         client.log_inputs(run_id, [DatasetInput(data, context) for data in content.inputs])
         for path, below in content.files:
             client.log_artifact(run_id, str(path), below or None)
+        for path in content.pictures:
+            with Image.open(path) as image:
+                image.thumbnail((FIGURE_WIDTH, image.height))
+                client.log_image(run_id, image, f"{PICTURES}/{path.name}")
         client.set_terminated(run_id, content.status, content.ended)
         client.set_tag(run_id, MARK, content.manifest)
 

@@ -50,7 +50,7 @@ def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
     assert [one.dataset.digest for one in run.inputs.dataset_inputs] == ["abc"]
     files = {"config.yaml", "rounds.parquet", "clients.parquet"}
     assert held.files("ifca_mir1") == files
-    files = {"sweep.yaml", "report/trade_off.png", "trials.parquet"}
+    files = {"sweep.yaml", "report/trade_off.png", "description/trade_off.png", "trials.parquet"}
     assert held.files("") == files
 
 
@@ -84,7 +84,7 @@ def test_notes_and_the_view_tell_of_the_sweep(folder):
     held = Held(folder)
     note = held.runs[""].data.tags["mlflow.note.content"]
     assert "Does B protect better than A?" in note
-    assert f"report%2Ftrade_off.png&run_uuid={held.ids['']}" in note
+    assert f"description%2Ftrade_off.png&run_uuid={held.ids['']}" in note
     assert "AUC" in held.runs["ifca0"].data.tags["mlflow.note.content"]
     tags = held.experiment.tags
     state = json.loads(zlib.decompress(base64.b64decode(json.loads(tags[VIEW_TAG])["state"].removeprefix("deflate;"))))
