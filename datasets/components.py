@@ -73,15 +73,9 @@ class Config(BaseModel):
 
         The reason is the end of a sentence, such as "is read only where transform is rotation; here it is none".
         """
-        return {name: reason for name in type(self).model_fields if (reason := self._unread(name))}
-
-    def _unread(self, name: str) -> str:
-        """Return why the field ``name`` is not read; an empty string if it is read."""
-        for decider, allowed in _conditions(type(self), name).items():
-            value = dict(self)[decider]  # by attribute, it would count as read by the component
-            if not any(value > any_of.limit if isinstance(any_of, Above) else value == any_of for any_of in allowed):
-                return f"is read only where {_condition(decider, allowed)}; here it is {value}"
-        return ""
+        values = dict(self)  # by attribute, a field would count as read by the component
+        reasons = ((name, _reason(conditions, values)) for name, conditions in _conditional(type(self)).items())
+        return {name: reason for name, reason in reasons if reason}
 
     def dump_read(self) -> dict[str, Any]:
         """Return the fields that are read, as plain JSON values."""
@@ -90,17 +84,20 @@ class Config(BaseModel):
 
 def readable(config: type[Config], field: str) -> list[str]:
     """Return the conditions under which a field is read, in words; an empty list if it is always read."""
-    return [_condition(decider, allowed) for decider, allowed in _conditions(config, field).items()]
+    return [_condition(decider, allowed) for decider, allowed in _conditional(config).get(field, {}).items()]
+
+
+def _reason(conditions: Mapping[str, tuple[Any, ...]], values: Mapping[str, Any]) -> str:
+    """Return why a field under these conditions is not read; an empty string if it is read."""
+    for decider, allowed in conditions.items():
+        value = values[decider]
+        if not any(value > any_of.limit if isinstance(any_of, Above) else value == any_of for any_of in allowed):
+            return f"is read only where {_condition(decider, allowed)}; here it is {value}"
+    return ""
 
 
 def _condition(decider: str, allowed: tuple[Any, ...]) -> str:
     return f"{decider} is {' or '.join(map(str, allowed))}"
-
-
-def _conditions(config: type[Config], field: str) -> dict[str, tuple[Any, ...]]:
-    extra = config.model_fields[field].json_schema_extra
-    conditions = extra.get("read_when", {}) if isinstance(extra, dict) else {}
-    return cast("dict[str, tuple[Any, ...]]", conditions)
 
 
 _caches: list[Any] = []
@@ -111,6 +108,14 @@ def remembered(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
     cached = lru_cache(maxsize=256)(function)
     _caches.append(cached)
     return cast("Callable[Asked, Answer]", cached)
+
+
+@remembered
+def _conditional(config: type[Config]) -> Mapping[str, Mapping[str, tuple[Any, ...]]]:
+    """Return the fields that are read only under conditions, with these."""
+    extras = {name: field.json_schema_extra for name, field in config.model_fields.items()}
+    conditions = {name: extra.get("read_when") for name, extra in extras.items() if isinstance(extra, dict)}
+    return cast("dict[str, dict[str, tuple[Any, ...]]]", {name: given for name, given in conditions.items() if given})
 
 
 def forget() -> None:

@@ -1,5 +1,6 @@
 """What tests of every folder share. Nothing heavy is imported before a test asks for it."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -13,20 +14,12 @@ os.environ.setdefault("RAY_ADDRESS", "local")
 # Ray lets its processes wait for all others (niceness 15); here they would wait until all other tests are done.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
+# One thread, as the client actors have it: more threads add in another order, and the workers share two cores.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
 # The first example of a property imports what it needs, which takes longer than hypothesis allows on a busy machine.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
-
-
-@pytest.fixture(scope="module")
-def one_thread():
-    """Torch on one thread, as the client actors have it: more threads add in another order."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -60,3 +53,9 @@ def declarations_stay_in_their_module() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first: the other workers (pytest-xdist, file by file) do the rest beside it."""
     items.sort(key=lambda item: (item.path.name != LONGEST, LONG.isdisjoint(item.path.parts)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: Python need not look again and again at two million objects for one to throw away."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

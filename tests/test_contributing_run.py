@@ -55,7 +55,7 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(examples: dict[str, Example], one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(examples: dict[str, Example], tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("run")
     (given_by_page,) = YAML.findall(page(PAGE))
     (folder / "x.yaml").write_text(given_by_page)

@@ -40,7 +40,7 @@ def tiny(sweep: Any, path: Path, sets: list[str]) -> Any:
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweeps, "parse_sweep", tiny)
     monkeypatch.setattr(commands, "run_sweep", run_sweep_inline)

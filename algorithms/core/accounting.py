@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -167,23 +167,14 @@ def calibrate(spent: Callable[[float], float], target: float, most: float) -> fl
 
     Raises ValueError if ``target`` is not above 0: no noise reaches it.
     """
-    from dp_accounting import NoOpDpEvent
-    from dp_accounting.mechanism_calibration import ExplicitBracketInterval, calibrate_dp_mechanism
+    from scipy.optimize import brentq
 
     if not 0 < target < math.inf:
         raise ValueError(f"a target epsilon must be above 0 and finite, got {target:g}")
 
-    class Account:
-        """What a calibration asks of an accountant: the epsilon that would be stated, of one z; a root needs no more of it."""
-
-        ledger = NoOpDpEvent()
-
-        def compose(self, z: Any) -> Account:
-            self.z = z
-            return self
-
-        def get_epsilon(self, delta: float) -> float:  # noqa: ARG002
-            return min(spent(self.z), 4 * target)
+    def beyond(log_z: float) -> float:
+        """The logarithm of how many times the target is spent: almost a straight line, whose root takes few accounts."""
+        return math.log(min(spent(math.exp(log_z)), 1e9 * target) / target)
 
     low = high = min(1.0, most)
     while spent(high) > target:
@@ -194,9 +185,8 @@ def calibrate(spent: Callable[[float], float], target: float, most: float) -> fl
         low, high = low / 2, low
     if spent(low) <= target:
         return low
-    bracket: Any = ExplicitBracketInterval(low, high)
-    find: Any = calibrate_dp_mechanism
-    found = rounded_up(find(Account, lambda z: z, target, 0.5, bracket, tol=1e-8 * low), DIGITS)
+    root = brentq(beyond, math.log(low), math.log(high), xtol=0.1 * 10.0**-DIGITS)
+    found = rounded_up(math.exp(root), DIGITS)
     while spent(found) > target:  # the cells of privacy losses depend on z, too
         found = rounded_up(found * (1 + 10.0**-DIGITS), DIGITS)
     return found

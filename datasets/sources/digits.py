@@ -9,9 +9,11 @@ a majority with 25 to 50. For plain clients, write ``split: {name: class_counts}
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
 """
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from datasets import files, stratified
@@ -29,7 +31,13 @@ class Config(SharedTestConfig):
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the digits, float32 in [0, 1] [n, 1, 8, 8], from the installed scikit-learn."""
-    table = np.loadtxt(files.in_sklearn("digits.csv.gz"), delimiter=",")  # 64 pixels and the digit in each row
+    table = _table()
     x = (table[:, :-1] / GRAYEST).astype(np.float32).reshape(-1, 1, 8, 8)
     train, test = stratified.split(x, table[:, -1].astype(np.int64), 3)
     return Source("digits", 10, train, test)
+
+
+@cache
+def _table() -> npt.NDArray[np.float64]:
+    """Read the 64 pixels and the digit of each image, [1797, 65]; a run asks for them several times."""
+    return np.loadtxt(files.in_sklearn("digits.csv.gz"), delimiter=",")

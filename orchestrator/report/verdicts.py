@@ -24,12 +24,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from orchestrator.report.data import Results
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.measured import Trial, differing, matches, trials_of
-from orchestrator.report.numbers import papers
+from orchestrator.report.numbers import load, papers
 from orchestrator.report.statistics import NAN, deviation, holm, p_text, quantile
 from orchestrator.report.summary import markdown_table
 
@@ -173,8 +171,7 @@ class Verdict:
 
 def claims() -> list[dict[str, Any]]:
     """All claims, in the order of the file."""
-    loaded: list[dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["claims"]
-    return loaded
+    return list(load(FILE)["claims"])
 
 
 def part_effect(

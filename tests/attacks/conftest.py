@@ -1,17 +1,8 @@
-"""Federations and a network that the tests of the attacks share, and one thread, as the client actors have."""
+"""Federations and a network that the tests of the attacks share."""
 
 import pytest
-import torch
 
 from tests.support.toy_federation import FEATURES, images, network_for, noise
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module", name="noise")

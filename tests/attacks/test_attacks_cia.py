@@ -22,8 +22,6 @@ from tests.support.inline import inline_trial
 from tests.support.planted import finished, given, planted, table
 from tests.support.toy_federation import images
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 class Told:
     """A network whose loss on an example is what the example's first feature says."""

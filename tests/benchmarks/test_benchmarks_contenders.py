@@ -70,7 +70,7 @@ def test_plain_networks_are_fedprivs(name):
 
 
 @pytest.mark.parametrize("network", ["mlp", "mnist_cnn", "tcn"])
-def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path, one_thread):
+def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path):
     work, examples = work_of(network)
     given = fedpriv_trial.given(work, examples) | {"rounds": 3, "evaluate_every": 3}
     trial = inline_trial(given, tmp_path, fedpriv_trial.federation(work, examples))
@@ -84,7 +84,7 @@ def test_our_round_is_the_average_of_the_clients_steps(network, tmp_path, one_th
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_a_plain_step_is_the_same_in_either_memory_format(channels_last, one_thread):
+def test_a_plain_step_is_the_same_in_either_memory_format(channels_last):
     work, examples = work_of("mnist_cnn")
     alone = ClientExamples(examples.x[:3], examples.y[:3], np.array([0, 3]))
     training = PlainTraining(work, alone, channels_last)

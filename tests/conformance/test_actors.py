@@ -23,8 +23,6 @@ from tests.support.inline import inline_trial
 from tests.support.planted import finished, outputs, served_by
 from tests.support.slot_components import EVERY, attack, described, module_of
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 # By actors; and all attacks at once.
 WORKED_ON = ("model", "training", "clustering", "objective", "aggregation", "privacy")
 

@@ -17,7 +17,6 @@ from orchestrator.conformance import suite
 from tests.support.slot_components import described, every_component
 
 
-@pytest.mark.usefixtures("one_thread")
 @every_component
 def test_a_component_passes_the_suite(slot, name):
     """What it declares and does, by every check of ``fedpriv check``; that they find mistakes is in test_mistakes.py."""

@@ -13,7 +13,7 @@ from orchestrator.cli import main
 from tests.support.own_code import AGGREGATION, HELPER, written
 from tests.support.own_code import ATTACK as UNSHOWN
 
-pytestmark = pytest.mark.usefixtures("one_thread", "own_code_is_forgotten")
+pytestmark = pytest.mark.usefixtures("own_code_is_forgotten")
 
 METRICS = """
 from algorithms.core.metric import Column, Metric

@@ -17,7 +17,7 @@ from tests.support.own_modules import FITTING
 from tests.support.planted import finished, outputs, served_by
 from tests.support.slot_components import attack, described
 
-pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
+pytestmark = pytest.mark.usefixtures("own_modules")
 
 
 def run_of(name: str, **training: Any) -> dict[str, Any]:

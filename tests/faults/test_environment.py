@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from datasets.components import components
@@ -32,7 +31,6 @@ for sweep in sorted(Path(sys.argv[1]).glob("*.yaml")):
 """
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_every_aggregation_and_privacy_component_gives_the_same_bytes(tmp_path: Path) -> None:
     """With a model whose products several threads would share."""
     folder, here, there = (tmp_path / name for name in ("sweeps", "results", "läufe und mehr"))

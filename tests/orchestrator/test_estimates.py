@@ -18,8 +18,6 @@ from orchestrator.trial.federation import partition_data
 from tests.support.estimated import a_place, a_run, estimated, parts
 from tests.support.inline import inline_trial
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 # Counted work
 
 CLUSTERED = {"name": "ifca", "clusters": 2, "restarts": 3, "restart_rounds": 2}

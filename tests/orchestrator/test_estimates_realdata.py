@@ -12,7 +12,7 @@ from orchestrator.cli import main
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.sweep_file import Sweep, load_sweep
 
-pytestmark = [pytest.mark.realdata, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.realdata, pytest.mark.slow]
 
 SWEEPS = sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml"))
 LONGEST = 20.0  # seconds of this process' own time; beside busy programs the clock shows more

@@ -116,7 +116,6 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", RUNS)
 def test_every_metric_of_a_run_is_declared(name: str, tmp_path: Path) -> None:
     trial = inline_trial(BASE | RUNS[name], tmp_path)

@@ -1,13 +1,10 @@
 """Layouts: a vector and the arrays that are views of it."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms.core.layout import Layout
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 MIXED = Layout(("matrix", "scalar", "kernel", "bias"), ((2, 3), (), (2, 3, 1, 2), (2,)))
 shapes = st.lists(st.lists(st.integers(1, 4), max_size=4).map(tuple), min_size=1, max_size=5)

@@ -17,8 +17,6 @@ from orchestrator.conformance.behavior import SHAPES
 from tests.support.slot_components import module_of
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 IMAGE = (2, 6, 6)
 
 

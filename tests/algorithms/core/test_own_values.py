@@ -18,7 +18,7 @@ from datasets.components import Component
 from tests.support import own_modules
 from tests.support.own_modules import CLASSES, FITTING
 
-pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
+pytestmark = pytest.mark.usefixtures("own_modules")
 
 SHAPE = (1, 8, 8)
 every_module = pytest.mark.parametrize("name", FITTING)

@@ -18,8 +18,6 @@ from algorithms.curvature.chain import Chain, is_chain
 from algorithms.curvature.hessian import Graph, LossSurface
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SHAPE, CLASSES = (3, 8, 8), 4
 conv, linear, relu, flat = nn.Conv2d, nn.Linear, nn.ReLU, nn.Flatten
 CHAINS = {

@@ -19,8 +19,6 @@ from algorithms.curvature.ranking import relative_rank
 from algorithms.models import mlp
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SHAPE, CLASSES = (6,), 3
 EXACT = {"tolerance": 1e-9, "power_steps": 300}
 SOLVERS = pytest.mark.parametrize("solver", ["lanczos", "power"])

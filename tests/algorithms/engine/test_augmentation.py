@@ -19,8 +19,6 @@ from datasets.federation import Examples, Preparation
 from tests.algorithms.engine.test_block import DATA, a_run, models_of, stream
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def images(n: int, channels: int = 3, height: int = 6, width: int = 5) -> np.ndarray:
     return np.random.default_rng(n).normal(size=(n, channels, height, width)).astype(np.float32)

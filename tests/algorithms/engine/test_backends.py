@@ -20,8 +20,6 @@ from datasets.federation import Examples
 from tests.support.stand_ins import StandIn
 from tests.support.torchs_own import TorchsOwn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SHAPE, CLASSES = (6,), 3
 SIZES = (7, 12, 5, 1)  # examples of each client, for batches of 5: partial batches and unequal numbers of steps
 KINDS: dict[str, dict[str, Any]] = {

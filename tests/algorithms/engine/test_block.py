@@ -25,8 +25,6 @@ from tests.support.planted import clustered, planted
 from tests.support.planted import given as base
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 fast = settings(max_examples=60, deadline=None)
 sizes, batch_sizes, seeds = st.integers(1, 60), st.integers(1, 25), st.integers(0, 2**32 - 1)
 UNEQUAL = (7, 40, 1, 23, 12, 30)

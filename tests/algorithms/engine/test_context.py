@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from scipy import stats
 
@@ -14,8 +13,6 @@ from algorithms.interfaces import Run
 from algorithms.objectives import plain
 from tests.algorithms.engine.test_block import BACKENDS, a_network, a_run, models_of, trained
 from tests.support.stand_ins import StandIn
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 CLIENTS = (0, 1, 4)  # of 7, 40 and 12 examples, which take 1, 5 and 2 steps of 8
 STEPS = np.array([1, 5, 2])

@@ -20,7 +20,6 @@ from orchestrator.trial.metric_rows import curvature_metrics, final_metrics
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import finished, given, opened, planted
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 SIZES = [12, 21, 7, 30, 9, 1]
 DATA = planted(clients=6, each=SIZES, minority=2)
 FINP: dict[str, Any] = {"objective": {"name": "finp"}, "model": {"name": "mlp", "hidden": [4]}}

@@ -10,7 +10,6 @@ from algorithms.engine.federation import train_model
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import finished, given, opened, planted
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = planted(clients=6, each=[12, 20, 7, 30, 9, 16], minority=2)
 
 

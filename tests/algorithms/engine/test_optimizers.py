@@ -10,8 +10,6 @@ from algorithms.engine.backends.optimizers import Optimizer, optimizer_state, re
 from algorithms.training.local_sgd import Config
 from tests.support.torchs_own import TorchsOwn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 KINDS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 0.1},
     "momentum": {"lr": 0.1, "momentum": 0.9},

@@ -24,7 +24,6 @@ from orchestrator.config.run import resolve
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.random_streams import stream
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 HOSPITALS, ROWS, CHANGED, CLIP, CHANGES = 20, 30, "h07", 0.1, 200
 ROUNDING, AT_ONCE = 1e-3, 20
 COLUMNS = ("row", "age", "dose", "ward", "hospital", "part", "sick")

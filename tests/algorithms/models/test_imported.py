@@ -18,7 +18,7 @@ from orchestrator.config.run import check, resolve, trial_id
 from tests.support.own_modules import CLASSES, FITTING
 from tests.support.slot_components import described
 
-pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
+pytestmark = pytest.mark.usefixtures("own_modules")
 
 SHAPE = (1, 8, 8)
 HERE = "tests.support.own_modules"

@@ -12,8 +12,6 @@ from algorithms.core.network import Network
 from algorithms.models import keras_cnn
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SLICE, SMALL = (1, 128, 128), (1, 18, 18)
 
 

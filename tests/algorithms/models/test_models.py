@@ -15,7 +15,6 @@ from algorithms.models._slimmable import Basic, Bottleneck, ResNet, Stage
 from tests.support.stand_ins import StandIn
 
 BLOCKS = pytest.mark.parametrize("block", [Bottleneck, Basic])
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 HAR, DIGITS, MNIST, CIFAR = (9, 128), (1, 8, 8), (1, 28, 28), (3, 32, 32)
 

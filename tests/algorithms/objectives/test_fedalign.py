@@ -14,8 +14,6 @@ from algorithms.core.initialization import initialize
 from algorithms.models._slimmable import Basic, Bottleneck, ResNet
 from algorithms.objectives import fedalign
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 EXACT = fedalign.Config(power_steps=300)
 
 

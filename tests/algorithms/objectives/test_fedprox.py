@@ -9,8 +9,6 @@ from torch.func import functional_call
 from algorithms.models import mlp
 from algorithms.objectives import fedprox, plain
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 ACTIVE = fedprox.Config(mode="active", mu=0.3)
 
 

@@ -18,8 +18,6 @@ from datasets.federation import Examples
 from orchestrator.config.run import check
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 REGULARISERS = ("row_norm_product", "spectral_product", "input_jacobian")
 every_regularizer = pytest.mark.parametrize("regularizer", REGULARISERS)
 RHO = torch.tensor(0.8)

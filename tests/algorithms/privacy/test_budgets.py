@@ -16,8 +16,6 @@ from orchestrator.config.run import check, resolve, trial_id
 from tests.support.noise_runs import normals, received, run
 from tests.support.planted import finished, given, opened, table
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 EQUAL = {"aggregation": {"name": "fedavg", "weights": "uniform"}}
 POISSON = EQUAL | {"participation": "poisson", "participation_rate": 0.1}
 

@@ -274,7 +274,6 @@ AUDITED = {
 }
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_canaries_in_the_models_find_the_claim_and_noise_that_is_too_small(tmp_path, monkeypatch):
     def audited(folder: str) -> dict[str, Any]:
         trial = finished(inline_trial(resolve(AUDITED), tmp_path / folder))

@@ -18,8 +18,6 @@ from datasets.components import Component
 from tests.algorithms.engine.test_block import a_run, trained
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 SILENT: dict[str, Any] = {"noise_multiplier": 0.0}
 SHUFFLE: dict[str, Any] = {"sampling": "shuffle"}
 CLASSES = 3

@@ -113,8 +113,6 @@ def test_where_something_leaves_a_client_without_noise_no_epsilon_is_stated(samp
     assert found["guarantee_example"].startswith("none: ") and word in found["guarantee_example"]
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 EXAMPLES, PASSES, Z = 11, 24, 0.6
 LOTS = np.array([2, 2, 2, 2, 2, 1])  # examples in each lot of a pass
 FIELDS: dict[str, Any] = {"batch_size": 2, "noise_multiplier": Z, "epochs": PASSES, "clip": 0.01, "lr": 1e-4}

@@ -21,8 +21,6 @@ from algorithms.training.local_sgd import PADDING, Config, one_pass, schedule
 from tests.algorithms.engine.test_block import BACKENDS, DATA, a_network, a_run, models_of, stream, trained
 from tests.support.stand_ins import StandIn
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 EVERYBODY, ASSIGNMENT = tuple(range(6)), [0, 1, 1, 0, 1, 0]
 
 

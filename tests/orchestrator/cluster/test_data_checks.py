@@ -110,7 +110,7 @@ def model_sweep(folder: Path, model: str, args: str = "") -> Sweep:
     return load_sweep(folder / "sweep.yaml")
 
 
-@pytest.mark.usefixtures("one_thread", "own_modules")
+@pytest.mark.usefixtures("own_modules")
 def test_a_model_that_does_not_fit_the_data_is_one_problem_at_its_line(tmp_path: Path) -> None:
     (problem,) = map(str, data_problems(model_sweep(tmp_path, "Wrapped", "kind: plain, classes: 5"), download=False))
     assert problem.startswith(f"{tmp_path}/sweep.yaml:6: base.model.name: tests.support.own_modules:Wrapped ")
@@ -120,7 +120,7 @@ def test_a_model_that_does_not_fit_the_data_is_one_problem_at_its_line(tmp_path:
     assert "(backend loop), because it has batch normalization" in run.model.module.remark(run.model.config, run)
 
 
-@pytest.mark.usefixtures("one_thread", "own_modules")
+@pytest.mark.usefixtures("own_modules")
 @pytest.mark.parametrize(
     ("model", "args", "line", "words"),
     [
@@ -134,7 +134,7 @@ def test_a_model_that_cannot_be_called_is_refused_at_its_line(tmp_path, model, a
     assert f"sweep.yaml:{line}: {words}" in str(refusal.value) and len(refusal.value.problems) == 1
 
 
-@pytest.mark.usefixtures("one_thread", "own_modules")
+@pytest.mark.usefixtures("own_modules")
 def test_models_and_their_arguments_can_be_swept(tmp_path):
     sweeps = {
         "args: {width: 4}\nsweep: {model.args.width: {grid_search: [8, 16]}}": "tests.support.own_modules:Plain",

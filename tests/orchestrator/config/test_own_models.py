@@ -10,7 +10,7 @@ from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.sweep_file import load_sweep
 from tests.support.own_code import written
 
-pytestmark = pytest.mark.usefixtures("one_thread", "own_code_is_forgotten")
+pytestmark = pytest.mark.usefixtures("own_code_is_forgotten")
 
 SWEEP = """\
 name: own

@@ -66,7 +66,7 @@ def sweep_in(folder: Path, text: str = SWEEP) -> Sweep:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of an undisturbed run."""
     results = tmp_path_factory.mktemp("finished")
     run_sweep_inline(sweep_in(results), Choices(results))
@@ -74,7 +74,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path
 
 
 @pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> dict[str, Path]:
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What runs leave that were killed after so many steps."""
     from orchestrator.trial.restarts import Trial
 
@@ -184,7 +184,7 @@ def test_the_sweeps_own_manifest_and_what_follows_from_it(finished: Path, tmp_pa
 class TestSecretNoise:
     """What was drawn once is not drawn again in silence."""
 
-    def test_a_damaged_result_is_refused_before_anything_starts(self, tmp_path: Path, one_thread: None) -> None:
+    def test_a_damaged_result_is_refused_before_anything_starts(self, tmp_path: Path) -> None:
         sweep = sweep_in(tmp_path, SECRET)
         run_sweep_inline(sweep, Choices(tmp_path))
         (trial,) = Folder(tmp_path / "tiny").trials()
@@ -195,7 +195,7 @@ class TestSecretNoise:
         assert str(trial.table("rounds")) in str(refused.value)
         assert sorted(path.name for path in trial.path.iterdir()) == before
 
-    def test_a_damaged_state_fails_the_trial_and_is_kept(self, tmp_path: Path, one_thread: None, monkeypatch) -> None:
+    def test_a_damaged_state_fails_the_trial_and_is_kept(self, tmp_path: Path, monkeypatch) -> None:
         from orchestrator.results.record import read_record
         from orchestrator.trial.restarts import Trial
 

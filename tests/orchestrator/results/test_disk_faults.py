@@ -47,7 +47,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(sweep: Path, one_thread: None) -> FailingDisk:
+def undisturbed(sweep: Path) -> FailingDisk:
     """What the sweep leaves on a disk that does not fail, and the calls by which it changes its folder."""
     disk = FailingDisk(sweep.parent / "undisturbed", errno.EIO, NEVER)
     with disk.attached():

@@ -19,7 +19,7 @@ from orchestrator.results.saved_models import MODELS, saved_models
 from tests.support.own_modules import CLASSES
 from tests.support.synthetic_results import seal
 
-pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
+pytestmark = pytest.mark.usefixtures("own_modules")
 
 SHAPE = (1, 8, 8)
 

@@ -13,8 +13,6 @@ from attacks.interfaces import Audit, Measure
 from orchestrator.trial.attack_round import ClusterModels
 from tests.support.planted import ATTACK, by_round, clustered, finished, given, opened, planted, saved_state, table
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 RISKS = (0.9, 0.6)
 
 

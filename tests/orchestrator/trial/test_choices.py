@@ -10,8 +10,6 @@ import pytest
 
 from tests.support.planted import PlannedShadows, by_round, clustered, finished, given, opened, planted, table
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DATA = planted(clients=12, minority=4)
 ATTACKS = [{"name": "shadow_mia", "every": 2, "shadows": 1, "queries": 20}, {"name": "choice_inference"}]
 SORTED = {"warm_start_rounds": 1, "restarts": 3, "restart_rounds": 2}

@@ -12,8 +12,6 @@ from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.trial.federation import federation_key, partition_data, settled
 from tests.support.planted import given, planted
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def a_run(seed: int = 1, **data: Any) -> Run:
     digits = {"name": "digits", "clients": 6, "examples_per_client": 10, "split": {"minority_ratio": 0.34}}

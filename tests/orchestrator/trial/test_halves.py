@@ -24,7 +24,6 @@ from orchestrator.trial.restarts import Trial
 from tests.support.halved import Keeper, attacked_by
 from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 DATA = planted(clients=6, each=[12, 20, 8, 30, 10, 16], minority=2)
 NOISE = {"name": "global_dp", "noise_multiplier": 1.0}
 TWO = clustered(warm_start_rounds=1, restarts=2, restart_rounds=1)

@@ -25,8 +25,6 @@ from tests.support.inline import inline_trial
 from tests.support.noise_runs import is_standard_deviation
 from tests.support.planted import finished, given, opened, outputs, planted, table
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DATA = planted()
 UNIFORM = {"name": "fedavg", "weights": "uniform"}
 ATTACKS = [{"name": "sia", "targets": 20}, {"name": "fedmia", "targets": 20, "nonmembers": "other_client"}]

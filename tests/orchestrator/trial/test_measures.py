@@ -22,7 +22,7 @@ from orchestrator.trial.metric_rows import ClientExposure, Snapshot
 from orchestrator.trial.saved import RunState
 from tests.support.planted import clustered, finished, given, opened, planted, table
 
-pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error::RuntimeWarning")]
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 LABELS = [0, 0, 1, 1, 0, 0, 1, 1]
 OWNERS = [0, 0, 1, 2, 3, 3, 3, 3]  # the first four examples are the majority's

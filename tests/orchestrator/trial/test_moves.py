@@ -10,8 +10,6 @@ import pytest
 from orchestrator.trial.attack_round import ClusterModels
 from tests.support.planted import ATTACK, PlannedShadows, clustered, finished, given, opened, planted, table
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 ROBUST = {"warm_start_rounds": 1, "restarts": 2, "restart_rounds": 4}
 DATA = planted(clients=20, minority=4)
 MINORITY = DATA.groups == 1

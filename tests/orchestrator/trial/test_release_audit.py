@@ -21,8 +21,6 @@ from orchestrator.trial.random_streams import run_stream
 from tests.support.audited import DATA, no_noise, noisy, ran, told
 from tests.support.planted import clustered, finished, given, opened, outputs, planted
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_an_audit_changes_nothing_else(tmp_path):
     kept, found = {}, {}

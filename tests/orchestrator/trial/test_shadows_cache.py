@@ -18,8 +18,6 @@ from orchestrator.trial.random_streams import integer
 from orchestrator.trial.restarts import Trial
 from tests.support.planted import ATTACK, clustered, given, opened, planted
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DATA = planted(clients=4, each=12, minority=1)
 RUN = given(3, clustering=clustered(), attacks=[ATTACK | {"shadows": 2}], training={"lr": 0.1})
 

@@ -14,8 +14,6 @@ from orchestrator.trial.restarts import Trial
 from orchestrator.trial.saved import RunState, load_state, state_bytes
 from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def a_state(**changes: Any) -> RunState:
     rng = np.random.default_rng(0)
@@ -130,7 +128,7 @@ def end(trial: Trial) -> tuple[dict[str, Any], Any]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, one_thread):
+def undisturbed(tmp_path_factory):
     return end(opened(RUN, tmp_path_factory.mktemp("undisturbed"), DATA))
 
 

@@ -28,8 +28,6 @@ from tests.support.planted import (
     table,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 ROBUST: dict[str, Any] = {"warm_start_rounds": 2, "restarts": 3, "restart_rounds": 3}
 FULL_BATCH = {"local_step": "one_batch", "lr": 0.5}
 
