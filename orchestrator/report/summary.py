@@ -74,12 +74,15 @@ def seeds_cell(setting: Setting) -> str:
 
 def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
     """What a table shows of a metric in a setting: mean and interval, chance in parentheses, fewer seeds if so."""
-    having = sum(trial.get(metric.name) is not None for trial in setting.finished)
-    if not having:
-        return context.DASH
-    fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
     value = " ".join(filter(None, setting.estimate(metric.name).cell(metric.digits)))
-    return value + context.chance_cell(setting, metric, results, metric.digits) + fewer
+    chance = context.chance_cell(setting, metric, results, metric.digits)
+    return f"{value}{chance}{fewer_seeds(setting, metric.name)}" if value else context.DASH
+
+
+def fewer_seeds(setting: Setting, name: str) -> str:
+    """Say how many of a setting's finished seeds have a metric, with a space before it; empty if all of them have."""
+    having = sum(trial.get(name) is not None for trial in setting.finished)
+    return f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
 
 
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]], numbers: int | None = None) -> str:
