@@ -75,6 +75,26 @@ def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_no
     assert found.findings[-1].startswith("0 of 2 differences")
 
 
+@pytest.mark.parametrize(
+    ("source", "low", "told_of"),
+    [(around(0.4), None, True), (around(0.21), None, False), ((0.4, 0.4), None, False), ((0.4,), 0.3, True)],
+)
+def test_an_attack_that_succeeds_beside_the_headlines_has_its_own_sentence(
+    source: tuple[float, ...], low: float | None, told_of: bool
+) -> None:
+    """Which kinds of attacks there are, and the words, they declare; one that may be guessing has no sentence."""
+    table = [
+        {"id": str(seed), "status": "finished", "seed": seed, "accuracy": 0.9, "mia_accuracy_global": 0.5 + seed / 100}
+        | {"sum_source": value, "sum_source_chance": 0.2, "sum_source_low": low, "sum_source_high": low and 0.5}
+        for seed, value in enumerate(source)
+    ]
+    made = sentences_of(results(Path("made_up"), rows(table), ("seed",), {}))
+    words = "Who sees sums of updates alone traces training examples to their owner with accuracy"
+    lines = [line for line in made.findings if line.startswith(words)]
+    assert "Membership inference on the global model" in made.headline and len(lines) == told_of
+    assert all(" ".join(estimate(source).cell(3)) in line and "(by chance 0.200)" in line for line in lines)
+
+
 def test_groups_are_stated_for_the_baseline_in_each_setting(tmp_path: Path) -> None:
     read = read_results(write_grouped(tmp_path / "grouped"))
     found = sentences_of(read)
