@@ -180,6 +180,16 @@ def test_the_noise_for_a_target_is_said_before_the_start(planned) -> None:
     assert "base.training.target_epsilon: 1e-09 is reached by no noise_multiplier" in planned(out_of_reach, code=2)
 
 
+def test_an_epsilon_says_for_which_trials_it_holds(planned, monkeypatch) -> None:
+    """A median of updates has no known sensitivity, so that only the mean has an epsilon."""
+    monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
+    fixed = ASKED.replace("target_epsilon: 2", "noise_multiplier: 4")
+    swept = "{aggregation.name: {grid_search: [fedavg, fedmedian]}, seed: {grid_search: [0, 1]}}"
+    shown = " ".join(planned(f"{fixed}sweep: {swept}\n").split())
+    assert "with noise_multiplier 4 (in 2 of 4 trials; aggregation.name fedavg)" in shown
+    assert "with noise_multiplier 4 (" not in " ".join(planned(fixed).split())
+
+
 def test_the_plan_of_a_search_says_which_conditions_its_epsilon_lacks(planned) -> None:
     swept = "sweep: {training.lr: {uniform: [0.01, 0.1]}}\nsamples: 4\ntune: {metric: accuracy, search: optuna}\n"
     _, line = " ".join(planned(ASKED + swept).split()).split("epsilon does not include the search")
