@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,22 @@ def test_risk_over_accuracy_has_a_mean_for_each_setting_and_pale_seeds(grouped: 
         assert len(single(ax, pale=True)) == 20
     assert dashed(minority) == [0.5]
     assert dashed(worst) == [pytest.approx(np.mean([trial["risk_worst_client_null"] for trial in grouped.trials]))]
+
+
+@pytest.mark.parametrize(("between", "explained"), [(0.0, False), (0.01, True)])
+def test_the_legend_explains_colors_that_are_no_shapes_and_the_band_by_chance(between: float, explained: bool) -> None:
+    table = [
+        {"clustering.name": name, "data.split.minority_ratio": ratio, "accuracy": 0.9, "sia_mean": 0.3, "seed": seed}
+        | {"sia_chance": 0.1 + seed * between}
+        for name, ratio, seed in itertools.product(("none", "ifca"), (0.1, 0.3), range(3))
+    ]
+    one = figure("trade_off", arranged(table, ("clustering.name", "data.split.minority_ratio", "seed")))
+    assert "color: method, shape: minority ratio" in texts(one)
+    assert ("by chance, from run to run" in texts(one)) == explained
+    by_label = {
+        text.get_text(): line for text, line in zip(one.legends[0].get_texts(), one.legends[0].get_lines(), strict=True)
+    }
+    assert by_label["IFCA"].get_marker() == "" and by_label["minority ratio 0.3"].get_marker() == "s"
 
 
 @pytest.mark.parametrize(
