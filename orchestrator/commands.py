@@ -353,7 +353,7 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
     """Sentences on the best trials of a search: by one metric the first best, by several those that none other dominates."""
     import numpy as np
 
-    from orchestrator.report.front import undominated
+    from algorithms.metrics.fronts import undominated
 
     measured = [row for row in rows if all(row.get(name) is not None for name in tune.metrics)]
     if not measured:
