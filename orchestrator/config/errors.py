@@ -127,6 +127,11 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
+def amount(number: int, noun: str) -> str:
+    """A number of things in words: ``amount(1, "trial")`` is "1 trial"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def suggest(name: str, choices: Iterable[str]) -> str:
     """A sentence that suggests what was meant by ``name``: one of ``choices``, or another place; empty if nothing is close.
 

@@ -321,9 +321,10 @@ def question(results: Results) -> str:
     if first := re.match(r".*?\?(?=\s|$)|.*?\.(?=\s|$)|.+", words):
         return first.group()
     attacked = [kind.lower() for kind in KINDS if _measured(results, kind)]
-    what = " and ".join(["accuracy", f"the risk of {', '.join(attacked)}"] if attacked else ["accuracy"])
-    labels = ", ".join(key_labels(results.keys))
-    return f"How does {what} depend on {labels}?" if labels else f"What {what} does this federation have?"
+    what = f"accuracy and the risk of {', '.join(attacked)}" if attacked else "accuracy"
+    if labels := ", ".join(key_labels(results.keys)):
+        return f"How {'do' if attacked else 'does'} {what} depend on {labels}?"
+    return f"What {'are' if attacked else 'is'} the {what} of this federation?"
 
 
 def limits(results: Results) -> tuple[str, ...]:

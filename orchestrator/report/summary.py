@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from algorithms.core.metric import Metric
+from orchestrator.config.errors import amount
 from orchestrator.metric_names import families, metric
 from orchestrator.report import context
 from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, over_seeds, rows, text
@@ -134,7 +135,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
 def state_line(trials: Sequence[dict[str, Value]]) -> str:
     """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
     states = ", ".join(f"{n} {status}" for status, n in counts(trials).items())
-    return f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}: {states}."
+    return f"{amount(len(trials), 'trial')}: {states}."
 
 
 def fixed_line(results: Results) -> str:

@@ -124,6 +124,12 @@ def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(planned, mo
     assert "no estimate: a step of a model of 7.5e+07 parameters" in shown
 
 
+def test_a_single_trial_is_one(planned, monkeypatch) -> None:
+    monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
+    shown = planned(METHODS)
+    assert "1 trial, 1 to run" in shown and ": 1 trial; timing" in shown and "1 trials" not in shown
+
+
 def test_of_many_trials_the_first_are_listed_and_the_others_counted(planned, monkeypatch) -> None:
     monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
     text = EMPTY.replace("alpha: 0.001", "alpha: 10") + "sweep: {seed: {grid_search: [%s]}}\n"

@@ -163,12 +163,23 @@ def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothin
         ("# Does it help? On digits.\nname: x\n", "Does it help?"),
         ("# Only a remark. And more.\n#\n# Other.\nname: x\n", "Only a remark."),
         ("# Does it help?\nname: x\ndescription: |\n  My own\n  question?\n", "My own question?"),
-        ("name: x\n", "How does accuracy and the risk of membership inference depend on clustering?"),
+        ("name: x\n", "How do accuracy and the risk of membership inference depend on clustering?"),
     ],
 )
 def test_the_question_is_the_sweeps_own_or_made_of_its_keys(text: str, expected: str) -> None:
     made = replace(planted(ifca=around(0.63), ifca_mir=around(0.6)), facts={"file": text})
     assert sentences_of(made).question == expected
+
+
+def test_the_question_of_a_single_setting_is_grammatical() -> None:
+    asked = replace(planted(ifca=around(0.63)), keys=(), facts={"file": "name: x\n"})
+    assert (
+        sentences_of(asked).question == "What are the accuracy and the risk of membership inference of this federation?"
+    )
+    alone = results(Path("made_up"), rows([{"id": "0", "status": "finished", "seed": 0, "accuracy": 0.9}]), (), {})
+    assert (
+        sentences_of(replace(alone, facts={"file": "name: x\n"})).question == "What is the accuracy of this federation?"
+    )
 
 
 def test_the_command_has_the_overrides_quoted() -> None:
