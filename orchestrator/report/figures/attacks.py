@@ -95,16 +95,6 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
             yield model, str(attack), (score, member)
 
 
-def rates_at(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
-    """The true positive rates where a curve reaches the false positive rates ``at`` [n] and where it leaves them [2, n].
-
-    Its points, ascending, are joined by straight lines: that curve's area is the AUC, in which a tie counts one half.
-    """
-    import numpy as np
-
-    return np.array([np.interp(-at, -fpr[::-1], tpr[::-1]), np.interp(at, fpr, tpr)])
-
-
 def _curves(ax: Axes, attacks: Attacks, styles: Mapping[str, dict[str, Any]]) -> float:
     """Draw the attacks on one model and write their areas. Returns the lowest false positive rate that can be drawn."""
     import numpy as np
@@ -118,7 +108,7 @@ def _curves(ax: Axes, attacks: Attacks, styles: Mapping[str, dict[str, Any]]) ->
         curves = [membership.roc(*pair) for pair in scores]
         at = np.unique(np.concatenate([np.geomspace(first, 1, POINTS), *(fpr for fpr, _ in curves)]))
         at = at[at >= first]
-        rates = np.mean([rates_at(*curve, at) for curve in curves], axis=0).T.flatten()[1:]
+        rates = np.mean([membership.rates_at(*curve, at) for curve in curves], axis=0).T.flatten()[1:]
         ax.plot(at.repeat(2)[1:], np.where(rates > 0, rates, np.nan), **style)
         if name != PUBLISHED:
             area = np.mean([membership.auc(*pair) for pair in scores])

@@ -12,9 +12,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
+from attacks.metrics.membership import rates_at
 from orchestrator.report.context import adversary_sentence, risks
 from orchestrator.report.figures.arrangement import Arrangement
-from orchestrator.report.figures.attacks import RED, audit, rates_at
+from orchestrator.report.figures.attacks import RED, audit
 from orchestrator.report.figures.exposure import exposure, risks_by_view
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
