@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from algorithms.metrics.fronts import draw_means, hypervolume, undominated
 from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Setting, repeat, text
@@ -79,8 +81,6 @@ def fronts(results: Results) -> list[Front]:
 
 def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | None:
     """The front of ``settings``, of which those without a finished trial are left out; None if fewer than two are left."""
-    import numpy as np
-
     values = {place: repetitions(setting, accuracy, risk) for place, setting in enumerate(settings)}
     values = {place: rows for place, rows in values.items() if rows}
     common = sorted(set.intersection(*map(set, values.values()))) if values else []

@@ -10,8 +10,13 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attacks.metrics import membership
 from datasets.components import described
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report.context import REFUTED, VERDICT
@@ -19,10 +24,6 @@ from orchestrator.report.data import Floats, Row, over_seeds
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.vocabulary import PALETTE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Scores = tuple[Floats, Any]  # scores and membership [n]
 Attacks = dict[str, list[Scores]]  # of the models of several seeds, by attack
@@ -79,8 +80,6 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
     Examples of clients that left the model are not counted, and an attack without members or without non-members, or
     with a score that is not a number, is left out.
     """
-    import numpy as np
-
     frame = arr.results.last_attacks(trial, "scores", ("target", "member", "score"))
     if frame is None:
         return
@@ -97,10 +96,6 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
 
 def _curves(ax: Axes, attacks: Attacks, styles: Mapping[str, dict[str, Any]]) -> float:
     """Draw the attacks on one model and write their areas. Returns the lowest false positive rate that can be drawn."""
-    import numpy as np
-
-    from attacks.metrics import membership
-
     lowest, areas = 1.0, list[Any]()
     for name in filter(attacks.__contains__, styles):
         scores, style = attacks[name], styles[name]

@@ -8,7 +8,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import accuracy_of, full_label, risks
@@ -18,10 +22,6 @@ from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point,
 from orchestrator.report.front import Front, fronts, repetitions
 from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR, key_labels
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 RING: dict[str, Any] = {"marker": "o", "markersize": 17, "linestyle": "none"}
 RING |= {"markerfacecolor": "none", "color": drawing.GRAY}
@@ -69,8 +69,6 @@ def _told_apart(arr: Arrangement) -> Arrangement:
 
 def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
     """Draw the settings of a panel; return whether the value by chance differs between its runs, so that it is a band."""
-    from matplotlib.ticker import MaxNLocator
-
     accuracy = accuracy_of(arr.results, risk)
     cells = [(at, hue, cell) for of, at, hue, cell in arr.cells() if of == panel and repetitions(cell, accuracy, risk)]
     if guessed := drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk):
