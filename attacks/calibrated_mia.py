@@ -50,7 +50,7 @@ from attacks.metrics.targets import Estimate, Rehearsal, Targets
 from datasets.components import Config as SlotConfig
 
 KINDS = ("halves",)
-LABEL = "calibrated membership attack"
+LABEL, COLOR = "calibrated membership attack", 0
 ASKS = "was this example trained on?"
 PAPERS = {
     "LiRA": "https://arxiv.org/abs/2112.03570",

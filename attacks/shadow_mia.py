@@ -58,6 +58,12 @@ from datasets.federation import DataError, Federation, Ints
 KINDS = ("models",)
 RISK = True  # its accuracy may be published to the clients
 ASKS = "was this example trained on?"
+COLOR = 1
+METHODS = {
+    "loss_threshold": ("loss threshold", 2),
+    "confidence": ("confidence threshold by class", 3),
+    "gap": ("gap (classified correctly or not)", 4),
+}
 PAPERS = {"Shokri 2017": "https://arxiv.org/abs/1610.05820", "Jung 2025": "https://arxiv.org/abs/2503.09414"}
 # In a sweep with groups, the risk of their clients comes first.
 AFTER_RISK: Rank = {"plain": 2, "protected": 3, "sources": 3, "groups": 4}

@@ -182,7 +182,8 @@ class BaseContract(Protocol):
             their own names.
         PRESETS: further names for the component, with fixed values for some of its fields.
         COLOR: its color in all figures, a place in the reports' palette; None: the next free one.
-        METHODS: the literature's names, each with such a color, of the component together with one of another slot.
+        METHODS: labels, each with such a color: the literature's, of the component together with one of another slot; or those
+            of an attack's scores, by the name that they have in ``scores.parquet``.
     """
 
     LABEL: ClassVar[str] = ""

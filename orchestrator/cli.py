@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from orchestrator.cluster.address import StallError
-    from orchestrator.config.errors import ConfigError
+    from orchestrator.config.errors import ConfigError, amount
     from orchestrator.results.paths import FolderError
     from orchestrator.results.writing import REFUSALS, WriteError
 
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
     except (ConfigError, FolderError) as refusal:
         print(refusal, file=sys.stderr)
         count = len(refusal.problems) if isinstance(refusal, ConfigError) else 1
-        print(f"{count} problem{'s' if count > 1 else ''}; nothing was started, nothing was written", file=sys.stderr)
+        print(f"{amount(count, 'problem')}; nothing was started, nothing was written", file=sys.stderr)
         return REFUSED
     except WriteError as error:
         print(f"{error}; everything saved before is intact, and the same command resumes from there", file=sys.stderr)

@@ -23,7 +23,7 @@ from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
-from orchestrator.config.errors import ConfigError, ConfigProblem, refusal
+from orchestrator.config.errors import ConfigError, ConfigProblem, amount, refusal
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
@@ -200,7 +200,7 @@ def _announce(sweep: Sweep, target: Target, choices: Choices) -> None:
         where = f" on {target}" if target.address else f" {ready}"
         notes = [f"{target.note}; Ray is started on this machine instead"] if target.note else []
     draws = sweep.tune and sweep.tune.draws
-    count = draws or f"{sweep.samples if sweep.space else len(sweep.runs)} trials"
+    count = draws or amount((sweep.samples if sweep.space else None) or len(sweep.runs), "trial")
     print(f"{sweep.name}: {count}{where}", *notes, sep="\n", flush=True)
 
 
@@ -353,7 +353,7 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
     """Sentences on the best trials of a search: by one metric the first best, by several those that none other dominates."""
     import numpy as np
 
-    from orchestrator.report.front import undominated
+    from algorithms.metrics.fronts import undominated
 
     measured = [row for row in rows if all(row.get(name) is not None for name in tune.metrics)]
     if not measured:

@@ -153,6 +153,17 @@ def roc(scores: Doubles, member: Bools) -> tuple[Doubles, Doubles]:
     return np.append(0.0, false / false[-1]), np.append(0.0, hits / hits[-1])
 
 
+def rates_at(fpr: Doubles, tpr: Doubles, at: Doubles) -> Doubles:
+    """Return the true positive rates where a curve reaches false positive rates ``at`` [n] and where it leaves them [2, n].
+
+    The points of the curve, as `roc` returns them, are joined by straight lines, so that its area is the `auc`.
+
+    >>> rates_at(*roc(np.array([3.0, 1.0, 1.0]), np.array([True, True, False])), np.array([0.0, 0.5])).tolist()
+    [[0.0, 0.75], [0.5, 0.75]]
+    """
+    return np.array([np.interp(-at, -fpr[::-1], tpr[::-1]), np.interp(at, fpr, tpr)])
+
+
 def auc(scores: Doubles, member: Bools) -> float:
     """Return the area under the ROC curve: the probability that a random member outscores a random non-member.
 

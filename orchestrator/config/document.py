@@ -49,6 +49,15 @@ SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     ),
     "str": (re.compile(r"[^\ud800-\udfff]*\Z"), str),
 }
+# What is expected of a line, by what PyYAML says of it.
+EXPECTED = {
+    "<block end>": "must begin in the same column as the keys, or dashes, that it stands beside",
+    "mapping values": "keys of one map begin in the same column and end with ': ', and a text with ': ' in it is in quotes",
+    "expected ':'": "this line, or the one before it, must be 'key: value'",
+    r"'\\t'": "must be indented with spaces, not with a tab",
+    "expected ',' or|end of stream": "a bracket or quote before it must be closed",
+    "cannot start": "a text that begins like this must be in quotes",
+}
 KINDS = {yaml.ScalarNode: (*SCALARS,), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}
 MISSING = object()
 
@@ -218,8 +227,10 @@ def read(text: str, file: str) -> Document:
         reader.problems.append(ConfigProblem(TOO_LARGE, file=file))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        sentence = f"is not valid YAML: {error.problem or error.context}"
-        reader.problems.append(ConfigProblem(sentence, file=file, line=mark.line + 1 if mark else None))
+        said, line = error.problem or error.context or "", mark.line if mark else -1
+        expected = next((words for pattern, words in EXPECTED.items() if re.search(pattern, said)), said)
+        sentence = f"is not valid YAML: {expected}, got {format_value(''.join(text.split(chr(10))[line : line + 1]))}"
+        reader.problems.append(ConfigProblem(sentence, file=file, line=line + 1 if mark else None))
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # a character that is none
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         reader.problems.append(ConfigProblem("contains a character that is not text", file=file, line=line))

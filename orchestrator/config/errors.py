@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -127,6 +127,11 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
+def amount(number: int, noun: str) -> str:
+    """A number of things in words: ``amount(1, "trial")`` is "1 trial"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def suggest(name: str, choices: Iterable[str]) -> str:
     """A sentence that suggests what was meant by ``name``: one of ``choices``, or another place; empty if nothing is close.
 
@@ -172,10 +177,12 @@ def validate(
     try:
         return model.model_validate_json(json.dumps(fields), strict=True), []
     except ValidationError as error:
-        return None, translate(error, fields, names)
+        return None, translate(error, fields, names, model)
 
 
-def translate(error: ValidationError, fields: Any, choices: Iterable[str] = ()) -> list[ConfigProblem]:
+def translate(
+    error: ValidationError, fields: Any, choices: Iterable[str] = (), model: type[BaseModel] | None = None
+) -> list[ConfigProblem]:
     """pydantic's errors about ``fields`` as problems, one for each key: what each of a field's types allows, and the value."""
     problems: dict[Key, ConfigProblem] = {}
     allowed: dict[Key, list[str]] = {}  # by key, what follows "must"
@@ -183,7 +190,13 @@ def translate(error: ValidationError, fields: Any, choices: Iterable[str] = ()) 
         kind, context = detail["type"], detail.get("ctx", {})
         key, value = _reached(detail["loc"], fields)
         if kind == "extra_forbidden":
-            sentence = unknown_name("unknown key", str(key[-1]), choices)
+            inner = model  # where the key is
+            for step in key[:-1]:
+                if inner and step in inner.model_fields:
+                    kinds = (inner.model_fields[step].annotation, *get_args(inner.model_fields[step].annotation))
+                    inner = next((it for it in kinds if isinstance(it, type) and issubclass(it, BaseModel)), None)
+            beside = choices if len(key) == 1 or inner is None else inner.model_fields
+            sentence = unknown_name("unknown key", str(key[-1]), beside)
         elif kind == "missing":
             key, sentence = key if len(key) == len(detail["loc"]) else (*key, detail["loc"][-1]), "is missing"
         elif "error" in context:  # of a validator of ours

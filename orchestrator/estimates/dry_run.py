@@ -14,7 +14,7 @@ from datasets.federation import DataError
 from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
 from orchestrator.cluster.ray_session import local_cpus
-from orchestrator.config.errors import ConfigError
+from orchestrator.config.errors import ConfigError, amount
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
 from orchestrator.estimates.needs import parameters
@@ -55,7 +55,7 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
         *(trial.run.split.module.remark(trial.run.split.config, trial.run.data.config) for trial in missing),
         "nothing was started",
     ]
-    title = Text(f"{sweep.name}: {len(trials)} trials, {len(missing)} to run", style="bold")
+    title = Text(f"{sweep.name}: {amount(len(trials), 'trial')}, {len(missing)} to run", style="bold")
     return Group(title, table, *(Text(line) for line in dict.fromkeys(lines) if line))
 
 

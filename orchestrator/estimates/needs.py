@@ -79,9 +79,9 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     plan = float(training.epochs) * each * POSITION * together
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
     yield Need(("base", "training", "epochs"), training.epochs, passes, plan)
-    shape, classes, size = source.train.x.shape[1:], source.classes, None
-    known = run.model.module.parameters(run.model.config, shape, classes) is not None
-    if known or clusters + together * busy + clients >= MANY:
+    shape, classes = source.train.x.shape[1:], source.classes
+    size = declared(run.model, shape, classes)
+    if size is None and clusters + together * busy + clients >= MANY:
         size = parameters(run.model, shape, classes)
     if size is None:
         return
@@ -105,14 +105,19 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
 
 
 @remembered
+def declared(model: Component[ModelContract, Any], shape: tuple[int, ...], classes: int) -> int | None:
+    """Return the number of a model's parameters as the model says it, which may build it; None if it says none."""
+    return model.module.parameters(model.config, shape, classes)
+
+
+@remembered
 def parameters(model: Component[ModelContract, Any], shape: tuple[int, ...], classes: int) -> int | None:
     """Return the number of a model's parameters, without making it; None if it cannot be told.
 
-    The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So the
-    answer is remembered.
+    The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So both
+    answers are remembered.
     """
-    count: int | None = model.module.parameters(model.config, shape, classes)
-    if count is not None:
+    if (count := declared(model, shape, classes)) is not None:
         return count
     from algorithms.core import own_values
 

@@ -295,14 +295,9 @@ def risks(results: Results) -> list[tuple[str, ...]]:
     Of each kind the first counts that was measured, in the order that the attacks declare. A risk needs an accuracy to stand
     beside. Without any attack, it is the budget of a guarantee, if several settings state one.
     """
-    declared = [(entry.risk, entry.name) for entry in metrics().values() if entry.risk]
-    ranked = [(risk.rank, risk, name) for risk, name in declared if risk.rank is not None]
-    first: dict[str, tuple[str, ...]] = {}
-    for _, risk, name in sorted(ranked, key=lambda entry: entry[0]):
-        if _shows(results, name):
-            first.setdefault(risk.kind or name, (name, *risk.beside))
     rows: list[tuple[str, ...]] = []
-    for names in first.values():
+    for entry in first_risks(results):
+        names = (entry.name, *(entry.risk.beside if entry.risk else ()))
         new = [name for name in dict.fromkeys(names) if not any(name in row for row in rows)]
         rows.append(tuple(name for name in new if _shows(results, name) and accuracy_of(results, name)))
     if any(rows):
@@ -310,6 +305,23 @@ def risks(results: Results) -> list[tuple[str, ...]]:
     stated = [name for name in epsilons() if sum(bool(setting.measured(name)) for setting in results.settings) > 1]
     rows = [(name,) for name in stated if accuracy_of(results, name)]
     return rows[:1]
+
+
+def first_risks(results: Results) -> list[Metric]:
+    """The first measured risk of each kind of attack, the strongest kind first."""
+    declared = [(entry.risk, entry) for entry in metrics().values() if entry.risk]
+    ranked = [(risk.rank, risk.kind, entry) for risk, entry in declared if risk.rank is not None]
+    first: dict[str, Metric] = {}
+    for _, kind, entry in sorted(ranked, key=lambda found: found[0]):
+        if _shows(results, entry.name):
+            first.setdefault(kind or entry.name, entry)
+    return list(first.values())
+
+
+def stated_risk(results: Results, name: str) -> str:
+    """The metric that a sentence is about if ``name`` is a risk: that itself, or what is declared to be stated instead."""
+    risk = metric(name).risk
+    return next((other for other in (risk.instead if risk else ()) if results.has(other)), name)
 
 
 def main_risk(results: Results) -> tuple[str, str] | None:
@@ -322,10 +334,7 @@ def main_risk(results: Results) -> tuple[str, str] | None:
         such a result.
     """
     first = next((row[0] for row in risks(results)), "")
-    risk = metric(first).risk
-    if risk is None:
-        return None
-    return next((name for name in risk.instead if results.has(name)), first), accuracy_of(results, first)
+    return (stated_risk(results, first), accuracy_of(results, first)) if metric(first).risk else None
 
 
 def accuracy_of(results: Results, name: str) -> str:

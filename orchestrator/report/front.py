@@ -1,14 +1,9 @@
 """Accuracy against exposure: which settings no other one beats in both, how sure that is, and how good their front is.
 
 Setting A dominates B if it has the higher accuracy and the lower risk, or one of the two and as much of the other. Means
-are uncertain, so a setting is on the front with a probability: the share of draws in which no other setting dominates it,
-where all means of all settings are drawn together,
-
-    m* = m + sqrt((n - 1) / v) X' z / sqrt(n (n - 1)),      z ~ N(0, 1)^n,  v ~ chi^2(n - 1),
-
-with X [n, values] the centered values of the n repetitions (partition and seed) that all settings have. What settings have
-in common on a partition stays in common, as in a paired test, and each mean alone has the t interval of the tables. (A
-bootstrap of five seeds is narrower than that.) Only settings on the same data are compared: those that differ in an algorithm.
+are uncertain, so a setting is on the front with a probability: the share of draws (`algorithms.metrics.fronts`) in which no
+other setting dominates it, where all means of all settings are drawn together. Only settings on the same data are compared:
+those that differ in an algorithm.
 
 Of N equal settings, 1 + 1/2 + ... + 1/N are on the front by chance. The hypervolume is the area that the front dominates,
 between accuracy 0 and risk 1; the best of many settings is partly luck, so it is too large rather than too small.
@@ -18,19 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from algorithms.metrics.fronts import draw_means, hypervolume, undominated
 from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Setting, repeat, text
 from orchestrator.report.statistics import CONFIDENCE, FEWEST, NAN
 from orchestrator.report.vocabulary import ALGORITHM
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Doubles = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
 
 DRAWS, SEED = 4000, 0  # of means; a share of 95 % is exact to half a point
 ALGORITHM_PARTS = tuple(f"{slot.removesuffix('name')}" for slot in ALGORITHM)  # begin the keys of an algorithm's fields
@@ -90,8 +81,6 @@ def fronts(results: Results) -> list[Front]:
 
 def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | None:
     """The front of ``settings``, of which those without a finished trial are left out; None if fewer than two are left."""
-    import numpy as np
-
     values = {place: repetitions(setting, accuracy, risk) for place, setting in enumerate(settings)}
     values = {place: rows for place, rows in values.items() if rows}
     common = sorted(set.intersection(*map(set, values.values()))) if values else []
@@ -115,46 +104,3 @@ def repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Any, tuple[f
     """Accuracy and risk of each finished repetition that has both."""
     pairs = {repeat(trial): (trial.get(accuracy), trial.get(risk)) for trial in setting.finished}
     return {run: (float(x), float(y)) for run, (x, y) in pairs.items() if x is not None and y is not None}
-
-
-def draw_means(points: Doubles, draws: int, rng: np.random.Generator) -> Doubles:
-    """Draw the means of ``points`` [n, settings, objectives] together, as the module says: [draws, settings, objectives]."""
-    import numpy as np
-
-    n, mean = len(points), points.mean(axis=0)
-    scale = np.sqrt((n - 1) / rng.chisquare(n - 1, draws) / (n * (n - 1)))
-    normals = rng.standard_normal((draws, n))
-    return np.asarray(mean + np.einsum("d,dn,nso->dso", scale, normals, points - mean))
-
-
-def undominated(points: Doubles) -> Bools:
-    """Return which of ``points`` [..., settings, objectives] no other one of its draw dominates; higher is better.
-
-    >>> import numpy as np
-    >>> undominated(np.array([[1.0, 3], [2, 2], [3, 1], [1, 2], [3, 1]])).tolist()  # equal points dominate neither
-    [True, True, True, False, True]
-    """
-    import numpy as np
-
-    dominated = np.zeros(points.shape[:-1], bool)
-    for place in range(points.shape[-2]):  # one after another, as a grid can have hundreds
-        other = points[..., place : place + 1, :]
-        dominated |= (other >= points).all(axis=-1) & (other > points).any(axis=-1)
-    return ~dominated
-
-
-def hypervolume(points: Doubles) -> Doubles:
-    """The area between the origin and ``points`` [..., settings, 2], of which both coordinates are better if higher: [...].
-
-    >>> import numpy as np
-    >>> front = 4 - np.array([[1.0, 3], [2, 2], [3, 1]])  # to be small in both, with the reference (4, 4)
-    >>> float(hypervolume(front)), float(hypervolume(np.vstack([front, [[1, 1]]])))  # (3, 3) is dominated
-    (6.0, 6.0)
-    """
-    import numpy as np
-
-    order = np.argsort(-points[..., 0], axis=-1)
-    best_first = np.take_along_axis(points, order[..., None], axis=-2).clip(0)
-    x, y = best_first[..., 0], best_first[..., 1]
-    height = np.maximum.accumulate(y, axis=-1)
-    return np.asarray((x * np.diff(height, axis=-1, prepend=0)).sum(axis=-1))

@@ -48,7 +48,7 @@ class Sentences:
     Attributes:
         question: the sweep's description, or what its swept keys ask.
         headline: one sentence with its interval and its value by chance.
-        findings: what differs between the settings.
+        findings: what belongs to the headline, what other attacks find, and what differs between the settings.
         verdicts: claimed beside audited epsilons, published beside measured numbers.
         limits: who attacks and what he sees, guarantees and their assumptions, what was not measured.
         command: what repeats the sweep, beside its ``sweep.yaml``.
@@ -72,7 +72,7 @@ def sentences_of(
     return Sentences(
         question=question(results),
         headline=headline(results, risk, paired),
-        findings=(*_of_risk(results, risk), *_differences(paired)),
+        findings=(*_of_risk(results, risk), *_other_attacks(results, risk), *_differences(paired)),
         verdicts=(*_claims(results), *_published(compared)),
         limits=limits(results),
         command=" ".join(["fedpriv run sweep.yaml", *(f"--set {shlex.quote(change)}" for change in sets)]),
@@ -107,15 +107,37 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
         return "No trial has finished, so there is no result."
     if risk is None:
         return _without_attack(results)
-    declared, label = metric(risk.name).risk, context.capital(metric(risk.name).label)
-    words = declared.words if declared and declared.words else f"{label}:"
-    chances = {number(value, 3) for cell in risk.settings if (value := context.chance_of(cell, risk.name)) is not None}
-    by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
-    sides = Counter(side for setting in risk.settings if (side := _side(setting, risk.name)))
-    several = f" of {len(risk.settings)} settings" if len(risk.settings) > 1 else ""
-    verdict = "".join(f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in sides.items())
     compared = _compared([test for test in paired if test.metric == risk.name], risk.name)
-    return f"{words} {_ends(results, risk.settings, risk.name)}{by_chance}{verdict}; {compared}."
+    return f"{_found(results, risk.settings, risk.name)}; {compared}."
+
+
+def _found(results: Results, settings: Sequence[Setting], name: str) -> str:
+    """What an attack finds in these settings, what that is by chance, and in how many it is significantly more or less."""
+    declared, label = metric(name).risk, context.capital(metric(name).label)
+    words = declared.words if declared and declared.words else f"{label}:"
+    chances = {number(value, 3) for cell in settings if (value := context.chance_of(cell, name)) is not None}
+    by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
+    sides = Counter(side for setting in settings if (side := _side(setting, name)))
+    several = f" of {len(settings)} settings" if len(settings) > 1 else ""
+    verdict = "".join(f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in sides.items())
+    return f"{words} {_ends(results, settings, name)}{by_chance}{verdict}"
+
+
+def _other_attacks(results: Results, risk: HeadlineRisk | None) -> list[str]:
+    """A sentence for each other kind of attack that is above chance with its interval in a setting of the baseline."""
+    if risk is None:
+        return []
+    names = [context.stated_risk(results, entry.name) for entry in context.first_risks(results)]
+    others = [(baseline_settings(results, name), name) for name in names if name != risk.name]
+    above = [(cells, name) for cells, name in others if any(_above_chance(results, cell, name) for cell in cells)]
+    return [f"{_found(results, *pair)}." for pair in above]
+
+
+def _above_chance(results: Results, setting: Setting, name: str) -> bool:
+    """Whether the interval over runs, or that over the examples of a single run, lies above the value by chance."""
+    estimate, chance = setting.estimate(name), context.chance_of(setting, name)
+    ends = _examples_interval(results, setting.finished, name) if estimate.n == 1 else None
+    return chance is not None and (ends[0] if ends else estimate.low) > chance
 
 
 def _without_attack(results: Results) -> str:
@@ -299,9 +321,10 @@ def question(results: Results) -> str:
     if first := re.match(r".*?\?(?=\s|$)|.*?\.(?=\s|$)|.+", words):
         return first.group()
     attacked = [kind.lower() for kind in KINDS if _measured(results, kind)]
-    what = " and ".join(["accuracy", f"the risk of {', '.join(attacked)}"] if attacked else ["accuracy"])
-    labels = ", ".join(key_labels(results.keys))
-    return f"How does {what} depend on {labels}?" if labels else f"What {what} does this federation have?"
+    what = f"accuracy and the risk of {', '.join(attacked)}" if attacked else "accuracy"
+    if labels := ", ".join(key_labels(results.keys)):
+        return f"How {'do' if attacked else 'does'} {what} depend on {labels}?"
+    return f"What {'are' if attacked else 'is'} the {what} of this federation?"
 
 
 def limits(results: Results) -> tuple[str, ...]:

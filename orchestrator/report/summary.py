@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from algorithms.core.metric import Metric
+from orchestrator.config.errors import amount
 from orchestrator.metric_names import families, metric
 from orchestrator.report import context
 from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, over_seeds, rows, text
@@ -74,12 +75,15 @@ def seeds_cell(setting: Setting) -> str:
 
 def metric_cell(setting: Setting, metric: Metric, results: Results) -> str:
     """What a table shows of a metric in a setting: mean and interval, chance in parentheses, fewer seeds if so."""
-    having = sum(trial.get(metric.name) is not None for trial in setting.finished)
-    if not having:
-        return context.DASH
-    fewer = f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
     value = " ".join(filter(None, setting.estimate(metric.name).cell(metric.digits)))
-    return value + context.chance_cell(setting, metric, results, metric.digits) + fewer
+    chance = context.chance_cell(setting, metric, results, metric.digits)
+    return f"{value}{chance}{fewer_seeds(setting, metric.name)}" if value else context.DASH
+
+
+def fewer_seeds(setting: Setting, name: str) -> str:
+    """Say how many of a setting's finished seeds have a metric, with a space before it; empty if all of them have."""
+    having = sum(trial.get(name) is not None for trial in setting.finished)
+    return f" ({having} of {len(setting.finished)} seeds)" if having < len(setting.finished) else ""
 
 
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]], numbers: int | None = None) -> str:
@@ -131,7 +135,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
 def state_line(trials: Sequence[dict[str, Value]]) -> str:
     """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
     states = ", ".join(f"{n} {status}" for status, n in counts(trials).items())
-    return f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}: {states}."
+    return f"{amount(len(trials), 'trial')}: {states}."
 
 
 def fixed_line(results: Results) -> str:

@@ -13,6 +13,7 @@ from orchestrator.report import context
 from orchestrator.report.data import DEAL, Results, Setting, counts
 from orchestrator.report.frame import between
 from orchestrator.report.statistics import FEWEST
+from orchestrator.report.summary import fewer_seeds
 from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:
@@ -104,10 +105,11 @@ def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
     if len(estimates) > 1:
         return " + ".join(estimate.text(column.digits) or context.DASH for estimate in estimates)
     mean, interval = estimates[0].cell(column.digits) if column.interval else (estimates[0].text(column.digits), "")
-    words = " ".join(filter(None, (mean, _short(interval))))
+    words, fewer = " ".join(filter(None, (mean, _short(interval)))), fewer_seeds(setting, column.metrics[0])
     if stacked:
-        words = words.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", "\n")
-    return words + context.chance_cell(setting, metric(column.metrics[0]), read, column.digits)
+        words = words.replace(" ±", "\n±").replace(" (", "\n(").replace(", ", ",\n")
+        fewer = fewer.replace(" (", "\n(").replace(" seeds", "\nseeds")
+    return words + context.chance_cell(setting, metric(column.metrics[0]), read, column.digits) + fewer
 
 
 def _short(interval: str) -> str:

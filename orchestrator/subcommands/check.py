@@ -59,13 +59,15 @@ def execute(options: argparse.Namespace) -> int:
 
 def _check_results(path: Path) -> int:
     """Print a line for each sweep in RESULTS or RESULTS/<sweep>, and for each damage."""
+    from orchestrator.config.errors import amount
     from orchestrator.results.sweeps import damages_of, sweeps_in
 
     damaged = 0
     for sweep in sweeps_in(path):
         damages = list(damages_of(sweep))
         damaged += len(damages)
-        print(f"{sweep.name}  {len(sweep.trials())} trials: {f'{len(damages)} damaged' if damages else 'no damage'}")
+        state = f"{len(damages)} damaged" if damages else "no damage"
+        print(f"{sweep.name}  {amount(len(sweep.trials()), 'trial')}: {state}")
         for damage in damages:
             print(f"  {damage}; the same `fedpriv run` does the work again")
     return SOME_FAILED if damaged else FINISHED

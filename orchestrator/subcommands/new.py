@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
     from datasets.federation import DataError, printable
     from datasets.profile import profile
     from orchestrator.cluster.data_checks import data_problems
-    from orchestrator.config.errors import ConfigError, ConfigProblem, refusal
+    from orchestrator.config.errors import ConfigError, ConfigProblem, amount, refusal
     from orchestrator.config.new_sweep import new_sweep
     from orchestrator.config.sweep_file import parse_sweep
     from orchestrator.results.writing import WriteError, write_atomically
@@ -76,7 +76,9 @@ def execute(options: argparse.Namespace) -> int:
         raise refusal(str(error), "--output") from error
     run = sweep.runs[0]
     print("\n".join(map(printable, data.notes)))
-    print(f"wrote {output}: {len(sweep.runs)} trials, {run.data.config.clients} clients, split {run.split.name}")
+    print(
+        f"wrote {output}: {amount(len(sweep.runs), 'trial')}, {run.data.config.clients} clients, split {run.split.name}"
+    )
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
     print(f"      fedpriv run {output}             runs it")
     return FINISHED

@@ -28,7 +28,7 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.results.sweeps import sweeps_in
     from orchestrator.tracking.labels import view_link
     from orchestrator.tracking.store import connect, named_server, reason, server
-    from orchestrator.tracking.sync import SWEEP
+    from orchestrator.tracking.sync import SWEEP, TRIAL
     from orchestrator.tracking.tracker import fill
 
     if named := named_server(None):
@@ -45,12 +45,16 @@ def execute(options: argparse.Namespace) -> int:
         print("starting MLflow", flush=True)
         for sentence in fill(options.results):
             print(sentence, flush=True)
-        experiments = connect(options.results).search_experiments()
+        client = connect(options.results)
+        experiments = [experiment for experiment in client.search_experiments() if SWEEP in experiment.tags]
+        latest = [experiment.experiment_id for experiment in experiments[:1]]
+        runs = client.search_runs(latest, order_by=["attributes.start_time ASC"])  # the sweep's own begins first
     except Exception as error:  # in MLflow's own words, whatever they are
         raise refusal(f"{reason(error)}; {REMEDY}", "ui") from error
     for experiment in experiments:
-        if SWEEP in experiment.tags:
-            print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {experiment.name}")
+        print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {experiment.name}")
+    if own := next((run.info for run in runs if TRIAL not in run.data.tags), None):
+        print(f"open http://{place}/#/experiments/{own.experiment_id}/runs/{own.run_id}   what {own.run_name} found")
     # MLflow's start page shows its features for language models; this address opens the list of experiments.
     print(f"open http://{place}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
     with subprocess.Popen(argv, env=environment) as process:

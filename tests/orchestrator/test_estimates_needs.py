@@ -125,6 +125,10 @@ def test_a_model_that_many_trials_have_is_counted_once(monkeypatch: pytest.Monke
             model = {"name": "imported", "callable": "tests.support.own_modules:Plain", "args": {"width": width}}
             assert needs.parameters(a_run(seed=seed, model=model).model, (1, 8, 8), 10) == 700
     assert len(counted) == 4  # of each width once for what it is made of, and once for its size
+    for seed in range(3):
+        run = a_run(seed=seed, model=model)
+        assert list(needs.needs_of(run, a_source(), placement(Resources(client_actors=1), run.training.config)))
+    assert len(counted) == 4  # nor does a trial's need ask it again
     forget()
     assert needs.parameters(a_run(model=model).model, (1, 8, 8), 10) == 700
     assert len(counted) == 6  # whose code may have been edited

@@ -124,6 +124,12 @@ def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(planned, mo
     assert "no estimate: a step of a model of 7.5e+07 parameters" in shown
 
 
+def test_a_single_trial_is_one(planned, monkeypatch) -> None:
+    monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
+    shown = planned(METHODS)
+    assert "1 trial, 1 to run" in shown and ": 1 trial; timing" in shown and "1 trials" not in shown
+
+
 def test_of_many_trials_the_first_are_listed_and_the_others_counted(planned, monkeypatch) -> None:
     monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
     text = EMPTY.replace("alpha: 0.001", "alpha: 10") + "sweep: {seed: {grid_search: [%s]}}\n"
@@ -178,6 +184,16 @@ def test_the_noise_for_a_target_is_said_before_the_start(planned) -> None:
     assert "target_epsilon 2 after 20 rounds needs noise_multiplier 8.916" in planned(examples)
     out_of_reach = examples.replace("target_epsilon: 2", "target_epsilon: 1.0e-9").replace("rounds: 20", "rounds: 1000")
     assert "base.training.target_epsilon: 1e-09 is reached by no noise_multiplier" in planned(out_of_reach, code=2)
+
+
+def test_an_epsilon_says_for_which_trials_it_holds(planned, monkeypatch) -> None:
+    """A median of updates has no known sensitivity, so that only the mean has an epsilon."""
+    monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
+    fixed = ASKED.replace("target_epsilon: 2", "noise_multiplier: 4")
+    swept = "{aggregation.name: {grid_search: [fedavg, fedmedian]}, seed: {grid_search: [0, 1]}}"
+    shown = " ".join(planned(f"{fixed}sweep: {swept}\n").split())
+    assert "with noise_multiplier 4 (in 2 of 4 trials; aggregation.name fedavg)" in shown
+    assert "with noise_multiplier 4 (" not in " ".join(planned(fixed).split())
 
 
 def test_the_plan_of_a_search_says_which_conditions_its_epsilon_lacks(planned) -> None:

@@ -8,28 +8,37 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attacks.metrics import membership
+from datasets.components import described
 from orchestrator.metric_names import metric, metrics
 from orchestrator.report.context import REFUTED, VERDICT
 from orchestrator.report.data import Floats, Row, over_seeds
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement
-from orchestrator.report.vocabulary import PALETTE, component_label
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from orchestrator.report.vocabulary import PALETTE
 
 Scores = tuple[Floats, Any]  # scores and membership [n]
 Attacks = dict[str, list[Scores]]  # of the models of several seeds, by attack
 
-POINTS = 200  # false positive rates at which the curves of several seeds are averaged
+POINTS = 200  # false positive rates besides a curve's own, as straight lines are bent on logarithmic axes
 GLOBAL, RUN, REPLICAS = "global", "run", "replicas"  # what is attacked, besides models by name
+EXPLAINED = {
+    RUN: "; all models: each example is attacked in the model that its owner uses",
+    REPLICAS: "; replicas: the run trained again, each time on a random half of every client's examples",
+}
 PUBLISHED = "risk"  # the attack that was chosen as the published risk; it coincides with one of the others
+# Lengths of dashes and gaps by place in the palette, so that lines are told apart without their colors.
+DASHES = (None, (5, 1.5), (6, 2, 1, 2), (2, 1), (1, 1.5), (7, 2, 1, 2, 1, 2), (1, 2.5), (9, 3))
 WIDE: dict[str, Any] = {"color": drawing.GRAY, "linewidth": 6, "alpha": 0.5, "zorder": 1.5}
+WIDE |= {"label": "the attack behind the published risk"}
 
 
 def attack_roc(arr: Arrangement) -> Figure | None:
@@ -45,9 +54,7 @@ def attack_roc(arr: Arrangement) -> Figure | None:
         panels += [(target, _heading(arr, target, place), by_target[target]) for target in sorted(by_target)]
     if not panels:
         return None
-    names = sorted({attack for *_, attacks in panels for attack in attacks})
-    colors = dict(zip((name for name in names if name != PUBLISHED), itertools.cycle(PALETTE), strict=False))
-    styles = {name: {"color": colors[name], "linewidth": 1.6} if name in colors else WIDE for name in names}
+    styles = _styles({attack for *_, attacks in panels for attack in attacks})
     targets = len({target for target, *_ in panels})
     across = {2: 4, 4: 4}.get(targets, drawing.IN_A_ROW)  # a row for each setting, or for two of them
     title, headings = "ROC curves of the attacks in the last attacked round", [heading for _, heading, _ in panels]
@@ -62,7 +69,8 @@ def attack_roc(arr: Arrangement) -> Figure | None:
         "lines: mean over seeds, replicas and models without a name, at equal false positive rates; " if several else ""
     )
     note += "numbers: area under the curve; a line starts at the false positive rate of one non-member"
-    entries = [drawing.stroke(_label(name), **style) for name, style in styles.items()]
+    note += "".join(words for target, words in EXPLAINED.items() if any(target == of for of, *_ in panels))
+    entries = [drawing.stroke(**style) for style in styles.values()]
     return drawing.legend(figure, [*entries, drawing.stroke("guessing", **drawing.REFERENCE)], note)
 
 
@@ -72,8 +80,6 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
     Examples of clients that left the model are not counted, and an attack without members or without non-members, or
     with a score that is not a number, is left out.
     """
-    import numpy as np
-
     frame = arr.results.last_attacks(trial, "scores", ("target", "member", "score"))
     if frame is None:
         return
@@ -88,44 +94,38 @@ def last_scores(arr: Arrangement, trial: Row) -> Iterator[tuple[str, str, Scores
             yield model, str(attack), (score, member)
 
 
-def step(fpr: Floats, tpr: Floats, at: Floats) -> Floats:
-    """The true positive rate of the best threshold whose false positive rate is at most ``at``; nothing is interpolated.
-
-    Args:
-        fpr: false positive rates of a curve, ascending from 0.
-        tpr: its true positive rates.
-        at: false positive rates, at least 0.
-    """
-    import numpy as np
-
-    return tpr[np.searchsorted(fpr, at * (1 + 1e-12), side="right") - 1]
-
-
 def _curves(ax: Axes, attacks: Attacks, styles: Mapping[str, dict[str, Any]]) -> float:
     """Draw the attacks on one model and write their areas. Returns the lowest false positive rate that can be drawn."""
-    import numpy as np
-
-    from attacks.metrics import membership
-
-    lowest, areas = 1.0, dict[str, float]()
+    lowest, areas = 1.0, list[Any]()
     for name in filter(attacks.__contains__, styles):
         scores, style = attacks[name], styles[name]
         first = max(1 / float((~member).sum()) for _, member in scores)
-        at = np.geomspace(first, 1, POINTS)
-        rates = np.mean([step(*membership.roc(*pair), at) for pair in scores], axis=0)
-        ax.plot(at, np.where(rates > 0, rates, np.nan), drawstyle="steps-post", **style)
+        curves = [membership.roc(*pair) for pair in scores]
+        at = np.unique(np.concatenate([np.geomspace(first, 1, POINTS), *(fpr for fpr, _ in curves)]))
+        at = at[at >= first]
+        rates = np.mean([membership.rates_at(*curve, at) for curve in curves], axis=0).T.flatten()[1:]
+        ax.plot(at.repeat(2)[1:], np.where(rates > 0, rates, np.nan), **style)
         if name != PUBLISHED:
-            areas[style["color"]] = float(np.mean([membership.auc(*pair) for pair in scores]))
+            area = np.mean([membership.auc(*pair) for pair in scores])
+            areas.append(drawing.stroke(**style | {"label": f"{area:.3f}"}))
         lowest = min(lowest, first)
-    drawing.write_areas(ax, areas)
+    ax.legend(handles=areas, loc="lower right", frameon=False, fontsize=drawing.BODY, labelspacing=0.2, borderpad=0)
     return lowest
 
 
-def _label(name: str) -> str:
-    if name == PUBLISHED:
-        return "the attack behind the published risk"
-    label = component_label("attacks", name)
-    return name.replace("_", " ") if label == name else label
+def _styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Line and label of each attack: as its component declares, the same in every sweep, or as is still free."""
+    attacks = described("attacks")
+    looks = {name: (attack.LABEL, attack.COLOR) for name, attack in attacks.items()}
+    looks |= {name: look for attack in attacks.values() for name, look in attack.METHODS.items()}
+    free = itertools.cycle(sorted({*range(len(PALETTE))} - {place for _, place in looks.values()}))
+    styles = {}
+    for name in sorted({*names} - {PUBLISHED}):
+        label, declared = looks.get(name, ("", None))
+        at = next(free) if declared is None else declared
+        line = {"color": PALETTE[at], "linestyle": (0, DASHES[at]), "linewidth": 1.6}
+        styles[name] = line | {"label": label or name.replace("_", " ")}
+    return styles | ({PUBLISHED: WIDE} if PUBLISHED in names else {})
 
 
 def _heading(arr: Arrangement, target: str, place: tuple[Any, Any, Any]) -> str:

@@ -8,7 +8,11 @@ group.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from algorithms.core.metric import Metric, PerClient
 from datasets.federation import printable
@@ -17,11 +21,6 @@ from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, by_method
 from orchestrator.report.statistics import estimate
 from orchestrator.report.vocabulary import GROUP_COLORS, PALETTE
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LONGEST = 14  # characters of a client's name
 MOST_NAMED = 16  # with so many clients, a panel has no room for their names
@@ -82,8 +81,6 @@ def _note(attack: PerClient, seeds: Sequence[pd.DataFrame], alike: bool, grouped
 
 def _seeds(arr: Arrangement, attack: PerClient, name: str, trials: Sequence[Row]) -> list[pd.DataFrame]:
     """The clients of each seed with `IDENTITY`, value, low and high; seeds without a value are left out."""
-    import pandas as pd
-
     if not attack.target:
         return [frame for trial in trials if (frame := _last_attacked(arr, attack, name, trial)) is not None]
     by_seed: dict[str, list[Row]] = {}
@@ -121,7 +118,6 @@ def _draw(
     ``middle`` is the value by chance where values far below it are as much of a success. Unless clients are ``alike`` in all
     seeds, those of one rank within their group are averaged.
     """
-    import pandas as pd
 
     def exposure(values: pd.Series) -> pd.Series:
         return values if middle is None else (values - middle).abs()

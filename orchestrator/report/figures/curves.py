@@ -5,7 +5,11 @@ A component says with ``Metric.over_rounds`` and ``Metric.final`` to which figur
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from orchestrator.metric_names import metric, ordered
 from orchestrator.report.data import Setting
@@ -15,18 +19,12 @@ from orchestrator.report.numbers import Number, compare, counterpart, records
 from orchestrator.report.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.report.vocabulary import key_labels
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 HOLLOW: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
 MOST_COLUMNS = 4  # positions that have a panel each; more of them are told apart by color
 
 
 def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     """The metrics that belong to a figure, over the rounds: a panel for each metric, position and facet."""
-    from matplotlib.ticker import MaxNLocator
-
     tables = [rounds for rounds in arr.results.rounds.values() if len(rounds) > 1]
     cells = ((name, value) for rounds in tables for row in rounds for name, value in row.items())
     columns = {name for name, value in cells if isinstance(value, int | float) and not is_nothing(value)}

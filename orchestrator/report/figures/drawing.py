@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -193,13 +193,6 @@ def mean_note(counts: Collection[int], mean: str = "marks", spread: str = "bars"
         return f"{single}: one seed" if max(counted) == 1 else f"{single}: single seeds (too few for an interval)"
     few = f"; fewer than three seeds: {single} of single seeds" if min(counted) < FEWEST else ""
     return f"{mean}: mean over seeds; {spread}: 95 % interval{few}"
-
-
-def write_areas(ax: Axes, areas: Mapping[str, float]) -> None:
-    """Write the areas under curves into the lower right corner, by color."""
-    place: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "bottom", "fontsize": BODY}
-    for line, (color, area) in enumerate(reversed(list(areas.items()))):
-        ax.annotate(f"{area:.3f}", (0.98, 0.04 + 0.1 * line), color=color, **place)
 
 
 def categories(ax: Axes, arr: Arrangement, width: float) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from algorithms.core.metric import Metric
 from algorithms.core.views import ADVERSARIES, Sight
@@ -20,9 +21,6 @@ from orchestrator.report.data import Setting, independent, repeat
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, by_method, is_nothing
 from orchestrator.report.statistics import Estimate, estimate
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Exposure by what the attacker sees"
 PER_ATTACK, MOST = 1.6, 9.5  # inches of a panel's width

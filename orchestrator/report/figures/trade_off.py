@@ -8,7 +8,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import accuracy_of, full_label, risks
@@ -17,14 +21,12 @@ from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point, by_method
 from orchestrator.report.front import Front, fronts, repetitions
 from orchestrator.report.statistics import FEWEST
-from orchestrator.report.vocabulary import PAIR
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from orchestrator.report.vocabulary import PAIR, key_labels
 
 RING: dict[str, Any] = {"marker": "o", "markersize": 17, "linestyle": "none"}
 RING |= {"markerfacecolor": "none", "color": drawing.GRAY}
+PATCH: dict[str, Any] = {"linewidth": 9, "solid_capstyle": "butt"}  # in the legend: a color of marks, or an area
+BAND: dict[str, Any] = PATCH | {"label": "by chance, from run to run", "color": drawing.GRAY, "alpha": 0.12}
 # Around a mean: the settings on the front, what their ring looks like, and which they are.
 RINGS: tuple[tuple[str, dict[str, Any], Callable[[Front], list[Setting]]], ...] = (
     ("dominated by none (95 %)", {"markeredgewidth": 1.6}, lambda front: front.sure),
@@ -44,14 +46,15 @@ def trade_off(arr: Arrangement) -> Figure | None:
     width = 3.7 if across > 1 else 6.0
     headings = [arr.panel_label(panel) for panel, *_ in panels]
     figure, axes = drawing.grid(arr, "Risk against accuracy of the final models", headings, across, width)
-    undominated = fronts(arr.results)
+    undominated, band = fronts(arr.results), False
     for ax, (panel, risk, _) in zip(axes, panels, strict=True):
-        _panel(ax, arr, panel, risk)
+        band |= _panel(ax, arr, panel, risk)
         _front(ax, arr, panel, [front for front in undominated if front.risk == risk])
     drawing.same_scale(axes, [row for *_, row in panels])
     names = [risk for row in rows for risk in row]
     rings = [drawing.stroke(words, **RING | style) for words, style, of in RINGS if any(map(of, undominated))]
-    return drawing.legend(figure, [*_handles(arr), *rings, *drawing.chance_handles(arr, names)], _note(arr, names))
+    chance = drawing.chance_handles(arr, names) + [drawing.stroke(**BAND)] * band
+    return drawing.legend(figure, [*_handles(arr), *rings, *chance], _note(arr, names))
 
 
 def _told_apart(arr: Arrangement) -> Arrangement:
@@ -64,14 +67,13 @@ def _told_apart(arr: Arrangement) -> Arrangement:
     return arr
 
 
-def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
+def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
+    """Draw the settings of a panel; return whether the value by chance differs between its runs, so that it is a band."""
     accuracy = accuracy_of(arr.results, risk)
     cells = [(at, hue, cell) for of, at, hue, cell in arr.cells() if of == panel and repetitions(cell, accuracy, risk)]
     if guessed := drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk):
         ax.axhline(sum(guessed) / len(guessed), **drawing.REFERENCE)
-        ax.axhspan(min(guessed), max(guessed), color=drawing.GRAY, alpha=0.12, linewidth=0, zorder=0)
+        ax.axhspan(min(guessed), max(guessed), color=BAND["color"], alpha=BAND["alpha"], linewidth=0, zorder=0)
     for at, hue, cell in cells:
         points, place = list(repetitions(cell, accuracy, risk).values()), arr.hues.index(hue)
         style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
@@ -98,6 +100,7 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> None:
     label = metric(risk).label + ("" if metric(risk).protects else " (fraction)")
     ax.set_xlabel(f"{full_label(accuracy)} (fraction), better →", fontsize=drawing.BODY)
     ax.set_ylabel(textwrap.fill(f"← better, {label}", int(drawing.HEIGHT * drawing.PER_INCH)), fontsize=drawing.BODY)
+    return bool(guessed) and max(guessed) - min(guessed) > 1e-9
 
 
 def _front(ax: Axes, arr: Arrangement, panel: Point, undominated: list[Front]) -> None:
@@ -120,8 +123,8 @@ def _by_shape(arr: Arrangement) -> bool:
 
 def _handles(arr: Arrangement) -> list[Any]:
     """A color for each method and, if markers tell positions apart, a marker for each position."""
-    square = {"marker": "s", "markersize": 10} if _by_shape(arr) else {}
-    methods = [drawing.stroke(arr.hue_label(hue), **arr.look(hue) | {"linestyle": "none"} | square) for hue in arr.hues]
+    mark = PATCH | {"marker": ""} if _by_shape(arr) else {"linestyle": "none"}
+    methods = [drawing.stroke(arr.hue_label(hue), **arr.look(hue) | mark) for hue in arr.hues]
     positions = arr.positions if _by_shape(arr) else ()
     look: dict[str, Any] = {"color": drawing.GRAY, "linestyle": "none"}
     return methods + [drawing.stroke(arr.heading((), at), marker=MARKERS[i], **look) for i, at in enumerate(positions)]
@@ -134,6 +137,7 @@ def _note(arr: Arrangement, names: list[str]) -> str:
     else:
         words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
         words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
+    words += f"; color: method, shape: {', '.join(key_labels(arr.axis))}" if _by_shape(arr) else ""
     if drawing.chance_handles(arr, names):
         words += "; a risk below the value by chance is no better than chance"
     pairs = [(accuracy_of(arr.results, risk), risk) for risk in names]

@@ -51,6 +51,35 @@ def test_plain_values(text: str, value: Any) -> None:
     assert math.copysign(1, read("a: -0.0", "x.yaml").value["a"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "a: 1\nb:\n    c: 2\n  d: 3\n",
+            "4: is not valid YAML: must begin in the same column as the keys, or dashes, that",
+        ),
+        (
+            "a: 1\nb:\n  c: 2\n    d: 3\n",
+            "4: is not valid YAML: keys of one map begin in the same column and end with ': '",
+        ),
+        (
+            "a: b: c\n",
+            "1: is not valid YAML: keys of one map begin in the same column and end with ': ', and a text with",
+        ),
+        ("a: 1\nb\nc: 3\n", "3: is not valid YAML: this line, or the one before it, must be 'key: value', got 'c: 3'"),
+        ("a:\n\tb: 1\n", r"2: is not valid YAML: must be indented with spaces, not with a tab, got '\tb: 1'"),
+        ("a: [1\nb: 2\n", "2: is not valid YAML: a bracket or quote before it must be closed, got 'b: 2'"),
+        ("a: @b\n", "1: is not valid YAML: a text that begins like this must be in quotes, got 'a: @b'"),
+        ("a: *b\n", "1: is not valid YAML: found undefined alias 'b', got 'a: *b'"),
+    ],
+)
+def test_what_is_not_yaml_is_told_in_our_words_with_its_line(text: str, said: str) -> None:
+    """PyYAML's "expected <block end>, but found '<block mapping start>'" says nothing to whoever mistook an indentation."""
+    with pytest.raises(ConfigError) as refusal:
+        read(text, "x.yaml")
+    assert str(refusal.value).startswith(f"x.yaml:{said}")
+
+
 def test_every_key_has_its_line() -> None:
     document = read("a: 1\nb:\n  c: {d: 2,\n      e: 3}\n  f:\n    - &x 4\n    - g: *x\n", "x.yaml")
     assert document.value == {"a": 1, "b": {"c": {"d": 2, "e": 3}, "f": [4, {"g": 4}]}}

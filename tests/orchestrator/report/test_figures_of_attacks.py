@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
+from attacks.metrics.membership import rates_at
 from orchestrator.report.context import adversary_sentence, risks
 from orchestrator.report.figures.arrangement import Arrangement
-from orchestrator.report.figures.attacks import RED, audit, step
+from orchestrator.report.figures.attacks import RED, audit
 from orchestrator.report.figures.exposure import exposure, risks_by_view
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
@@ -60,6 +62,22 @@ def test_risk_over_accuracy_has_a_mean_for_each_setting_and_pale_seeds(grouped: 
         assert len(single(ax, pale=True)) == 20
     assert dashed(minority) == [0.5]
     assert dashed(worst) == [pytest.approx(np.mean([trial["risk_worst_client_null"] for trial in grouped.trials]))]
+
+
+@pytest.mark.parametrize(("between", "explained"), [(0.0, False), (0.01, True)])
+def test_the_legend_explains_colors_that_are_no_shapes_and_the_band_by_chance(between: float, explained: bool) -> None:
+    table = [
+        {"clustering.name": name, "data.split.minority_ratio": ratio, "accuracy": 0.9, "sia_mean": 0.3, "seed": seed}
+        | {"sia_chance": 0.1 + seed * between}
+        for name, ratio, seed in itertools.product(("none", "ifca"), (0.1, 0.3), range(3))
+    ]
+    one = figure("trade_off", arranged(table, ("clustering.name", "data.split.minority_ratio", "seed")))
+    assert "color: method, shape: minority ratio" in texts(one)
+    assert ("by chance, from run to run" in texts(one)) == explained
+    by_label = {
+        text.get_text(): line for text, line in zip(one.legends[0].get_texts(), one.legends[0].get_lines(), strict=True)
+    }
+    assert by_label["IFCA"].get_marker() == "" and by_label["minority ratio 0.3"].get_marker() == "s"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +148,13 @@ def curves(ax: Axes) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.asarray(a), np.asarray(b)) for a, b in (line.get_data() for line in ax.lines) if len(a) > 2]
 
 
+def areas(ax: Axes) -> list[str]:
+    """The printed areas under the curves."""
+    legend = ax.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
 def test_models_by_number_stand_alone_with_one_seed_and_together_with_several(tmp_path: Path) -> None:
     def tables(*_: object) -> dict[str, pd.DataFrame]:
         return {"scores": pd.concat(scores([2.0, 1.0], [1.5, 0.5], target=f"model_{j}") for j in range(2))}
@@ -148,14 +173,14 @@ def test_the_attacks_curve_is_that_of_its_scores_from_one_false_alarm_on(tmp_pat
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert (false.min(), true[0]) == (pytest.approx(0.25), pytest.approx(0.75))  # four non-members
     assert np.unique(true[false < 0.49]).tolist() == [0.75] and np.unique(true[false > 0.5]).tolist() == [1.0]
-    assert "0.812" in [text.get_text() for text in ax.texts]  # 13 of 16 pairs
+    assert areas(ax) == ["0.812"]  # 13 of 16 pairs
 
 
 def test_only_the_last_round_of_each_attack_counts_and_clients_that_left_do_not(tmp_path: Path) -> None:
     found, missed = scores([2.0, 2.0], [1.0, 1.0]), scores([1.0, 1.0], [2.0, 2.0])
     table = pd.concat([missed.assign(round=1, left=False), found.assign(left=False), missed.assign(left=True)[:2]])
     (ax,) = roc(tmp_path / "s", table)
-    assert [text.get_text() for text in ax.texts] == ["1.000"]
+    assert areas(ax) == ["1.000"]
     table = pd.concat([found, found.assign(attack="maximum", round=9), found.assign(round=2, target="of_old")])
     (ax,) = roc(tmp_path / "t", table)
     assert len(curves(ax)) == 2
@@ -174,6 +199,8 @@ def test_an_attack_on_replicas_has_a_panel_for_them_and_a_curve_beside_the_other
     replicas = [one.assign(target=f"replica {k}") for k, one in enumerate((found, missed))]
     own, pooled = roc(tmp_path / "s", pd.concat([scores([2.0, 2.0], [1.0] * 10), of_run, *replicas]))
     assert len(curves(own)) == 2 and "replicas" in pooled.get_title()
+    explained = "replicas: the run trained again, each time on a random half of every client's examples"
+    assert explained in texts(own.get_figure())  # type: ignore[arg-type]
     ((false, true),) = curves(pooled)
     assert (false.min(), true[0], true[-1]) == (pytest.approx(0.1), pytest.approx(0.5), 1)  # of one all, of one nobody
 
@@ -184,9 +211,43 @@ def test_an_attack_that_cannot_be_judged_has_no_curve(tmp_path: Path) -> None:
             roc(tmp_path / str(i), table)
 
 
-def test_a_step_is_never_interpolated() -> None:
-    false, true = np.array([0.0, 0.25, 0.5, 1.0]), np.array([0.1, 0.4, 0.6, 1.0])
-    assert step(false, true, np.array([0.0, 0.2, 0.25, 0.49, 0.5, 1.0])).tolist() == [0.1, 0.1, 0.4, 0.4, 0.6, 1.0]
+def test_ties_are_joined_by_a_line_and_what_no_tie_joins_is_a_step() -> None:
+    false, true = np.array([0.0, 0.25, 0.25, 0.5, 1.0]), np.array([0.1, 0.1, 0.4, 0.4, 1.0])
+    reached, left = rates_at(false, true, np.array([0.0, 0.2, 0.25, 0.4, 0.5, 0.75, 1.0]))
+    assert reached.tolist() == pytest.approx([0.1, 0.1, 0.1, 0.4, 0.4, 0.7, 1.0])
+    assert left.tolist() == pytest.approx([0.1, 0.1, 0.4, 0.4, 0.4, 0.7, 1.0])
+
+
+def test_the_area_of_what_is_drawn_is_the_printed_auc(tmp_path: Path) -> None:
+    """A score of two values was drawn as a step, with an area of 0.2 below a printed AUC of 0.7."""
+    right = np.repeat([0.5, -0.5], [900, 100]), np.repeat([0.5, -0.5], [500, 500])
+    rng = np.random.default_rng(0)
+    every = (
+        right,
+        (rng.normal(0.5, 1, 1000), rng.normal(0, 1, 1000)),
+        (rng.integers(1, 9, 50), rng.integers(0, 9, 1000)),
+    )
+    for seed, (members, others) in enumerate(every):
+        (ax,) = roc(tmp_path / str(seed), scores(list(members), list(others)), scores(list(members), list(others)))
+        ((false, true),) = curves(ax)
+        area = np.trapezoid(true, false) + false[0] * true[0]  # what is left of one false alarm is not drawn
+        assert area == pytest.approx(float(areas(ax)[0]), abs=0.002)
+
+
+def test_an_attacks_line_is_the_same_in_every_sweep_and_no_two_differ_in_color_alone(tmp_path: Path) -> None:
+    def looks(names: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
+        table = pd.concat(scores([2.0, 1.0], [1.5, 0.5], attack=name) for name in names)
+        drawn = roc(tmp_path / "".join(names), table)[0].get_figure()
+        lines = {str(line.get_label()): line for line in drawn.legends[0].get_lines()}  # type: ignore[union-attr]
+        return {label: (line.get_color(), line._dash_pattern) for label, line in lines.items()}  # type: ignore[attr-defined]
+
+    every = looks(("shadow_mia", "loss_threshold", "confidence", "gap", "calibrated_mia", "my own"))
+    assert len(every) == 7 and len({color for color, _ in every.values()}) == len(
+        {str(dash) for _, dash in every.values()}
+    )
+    assert "gap (classified correctly or not)" in every
+    for name in ("gap", "calibrated_mia", "my own"):
+        assert looks((name,)).items() <= every.items()
 
 
 # Exposure by client

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from algorithms.metrics.fronts import draw_means, hypervolume, undominated
 from orchestrator.report.data import Setting
-from orchestrator.report.front import draw_means, front_of, hypervolume, undominated
+from orchestrator.report.front import front_of
 from orchestrator.report.statistics import estimate, paired_test
 
 

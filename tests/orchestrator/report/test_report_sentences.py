@@ -75,6 +75,26 @@ def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_no
     assert found.findings[-1].startswith("0 of 2 differences")
 
 
+@pytest.mark.parametrize(
+    ("source", "low", "told_of"),
+    [(around(0.4), None, True), (around(0.21), None, False), ((0.4, 0.4), None, False), ((0.4,), 0.3, True)],
+)
+def test_an_attack_that_succeeds_beside_the_headlines_has_its_own_sentence(
+    source: tuple[float, ...], low: float | None, told_of: bool
+) -> None:
+    """Which kinds of attacks there are, and the words, they declare; one that may be guessing has no sentence."""
+    table = [
+        {"id": str(seed), "status": "finished", "seed": seed, "accuracy": 0.9, "mia_accuracy_global": 0.5 + seed / 100}
+        | {"sum_source": value, "sum_source_chance": 0.2, "sum_source_low": low, "sum_source_high": low and 0.5}
+        for seed, value in enumerate(source)
+    ]
+    made = sentences_of(results(Path("made_up"), rows(table), ("seed",), {}))
+    words = "Who sees sums of updates alone traces training examples to their owner with accuracy"
+    lines = [line for line in made.findings if line.startswith(words)]
+    assert "Membership inference on the global model" in made.headline and len(lines) == told_of
+    assert all(" ".join(estimate(source).cell(3)) in line and "(by chance 0.200)" in line for line in lines)
+
+
 def test_groups_are_stated_for_the_baseline_in_each_setting(tmp_path: Path) -> None:
     read = read_results(write_grouped(tmp_path / "grouped"))
     found = sentences_of(read)
@@ -143,12 +163,23 @@ def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothin
         ("# Does it help? On digits.\nname: x\n", "Does it help?"),
         ("# Only a remark. And more.\n#\n# Other.\nname: x\n", "Only a remark."),
         ("# Does it help?\nname: x\ndescription: |\n  My own\n  question?\n", "My own question?"),
-        ("name: x\n", "How does accuracy and the risk of membership inference depend on clustering?"),
+        ("name: x\n", "How do accuracy and the risk of membership inference depend on clustering?"),
     ],
 )
 def test_the_question_is_the_sweeps_own_or_made_of_its_keys(text: str, expected: str) -> None:
     made = replace(planted(ifca=around(0.63), ifca_mir=around(0.6)), facts={"file": text})
     assert sentences_of(made).question == expected
+
+
+def test_the_question_of_a_single_setting_is_grammatical() -> None:
+    asked = replace(planted(ifca=around(0.63)), keys=(), facts={"file": "name: x\n"})
+    assert (
+        sentences_of(asked).question == "What are the accuracy and the risk of membership inference of this federation?"
+    )
+    alone = results(Path("made_up"), rows([{"id": "0", "status": "finished", "seed": 0, "accuracy": 0.9}]), (), {})
+    assert (
+        sentences_of(replace(alone, facts={"file": "name: x\n"})).question == "What is the accuracy of this federation?"
+    )
 
 
 def test_the_command_has_the_overrides_quoted() -> None:

@@ -240,6 +240,14 @@ def test_only_measured_columns_appear_and_a_setting_without_a_result_has_dashes_
     assert "[red]" in printed([trial("t", "[red]", 0.1, 0, accuracy=0.5)], 100), "brackets are no markup"
 
 
+@pytest.mark.parametrize("width", [80, 200])
+def test_two_values_of_three_seeds_are_no_mean_above_its_half_width(width: int) -> None:
+    """Stacked without a comma, the second of two values stood where the other settings have half a width."""
+    gaps = [one | {"mia_accuracy_minority": value} for one, value in zip(grouped(), (None, 0.602, 0.626), strict=False)]
+    cells = flat(" ".join(re.findall(r"0\.602,|0\.626|\(2 of 3|seeds\)", printed([*gaps, *grouped()[3:]], width))))
+    assert cells == "0.602, 0.626 (2 of 3 seeds)"
+
+
 def test_six_methods_of_finp_stand_in_six_lines_of_a_hundred_columns(finp: Results) -> None:
     page = printed(finp.trials, 100, finp.keys)
     assert max(map(len, page.splitlines())) <= 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from orchestrator.results import sweeps
 from orchestrator.results.paths import Folder
 from orchestrator.results.tables import read_table
+from orchestrator.subcommands.ui import execute
 from orchestrator.tracking.labels import VIEW_TAG, metric_key
 from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
@@ -34,6 +36,18 @@ def in_the_store(folder: Folder, *statements: str) -> None:
         for statement in statements:
             base.execute(statement)
         base.commit()
+
+
+def test_the_command_prints_the_address_of_the_latest_sweeps_own_run(folder, monkeypatch, capsys):
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("subprocess.Popen", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        execute(argparse.Namespace(results=folder.path.parent, host="127.0.0.1", port=0))
+    run = Held(folder).runs[""]
+    place = f"#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}   what {NAME} found\n"
+    assert f"open http://127.0.0.1:0/{place}" in capsys.readouterr().out
 
 
 def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
