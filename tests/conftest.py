@@ -56,6 +56,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: Python need not look again and again at two million objects for one to throw away."""
+    """What was imported stays, so Python need not look for garbage in it."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -74,10 +74,8 @@ class Network:
             return module.to(self.device)
         with torch.device("meta"):
             module = self._build()
-        module.to_empty(device=self.device)
-        for array in (*module.parameters(), *module.buffers()):
-            array.data.zero_()
-        return module
+        # Like `to_empty`, which makes each process import SymPy, and in zeros.
+        return module._apply(lambda array: torch.zeros(array.shape, dtype=array.dtype, device=self.device))
 
     def _copy(self, module: nn.Module) -> None:
         """Copy the values of a module of the same kind into the vectors."""

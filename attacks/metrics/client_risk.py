@@ -103,18 +103,16 @@ def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
     >>> guessing(1, 1, [0.5, 0.4]).round(12).tolist()
     [0.25, 0.75]
     """
-    from scipy.stats import binom  # takes a second to import
-
     limits = np.asarray(limit, np.float64)
     if min(members, nonmembers) < 1:
         return np.full(limits.shape, NAN)
     fewer, more = sorted((int(members), int(nonmembers)))  # both rates enter alike
-    shares, chances = _coin(fewer)
+    (shares, chances), (others, masses) = _coin(fewer), _coin(more)
     with np.errstate(invalid="ignore"):
-        needed = np.floor((2 * limits[..., None] - shares + TIE) * more)  # Y has to be above this
-    place = np.clip(np.nan_to_num(needed, nan=0, posinf=more, neginf=-1), -1, more).astype(np.int64)
-    tail = binom.sf(np.arange(-1, more + 1), more, 0.5)  # P(Y > k) for k = -1..n
-    return np.where(np.isnan(limits), NAN, np.minimum(tail[place + 1] @ chances, 1.0))[()]
+        needed = 2 * limits[..., None] - shares + TIE  # the other share has to be above this
+    tail = np.append(np.cumsum(masses[::-1])[::-1], 0.0)  # P(Y >= y) for y in others, and beyond
+    place = np.searchsorted(others, needed, side="right")
+    return np.where(np.isnan(limits), NAN, np.minimum(tail[place] @ chances, 1.0))[()]
 
 
 def worst_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
@@ -148,9 +146,9 @@ def _accuracy_cdf(members: int, nonmembers: int) -> Doubles:
 
 
 def _coin(examples: int) -> tuple[Doubles, Doubles]:
-    """Return the shares of heads that are not all but impossible, and their probabilities."""
-    from scipy.stats import binom
-
+    """Return the shares of heads that are not all but impossible, and their probabilities, by the ratios of neighbors."""
     reach = DEVIATIONS * np.sqrt(examples) / 2
     heads = np.arange(max(0, int(examples / 2 - reach)), min(examples, int(examples / 2 + reach) + 1) + 1)
-    return heads / examples, binom.pmf(heads, examples, 0.5)
+    logs = np.append(0.0, np.cumsum(np.log((examples - heads[:-1]) / heads[1:])))
+    mass = np.exp(logs - logs.max())
+    return heads / examples, mass / mass.sum()

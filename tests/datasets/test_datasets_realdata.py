@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torchvision.datasets import MNIST
 
 from datasets import build_federation
 from datasets.federation import Federation
@@ -22,6 +21,8 @@ def dealt(chosen: Chosen, root: Path, module=groups, **split) -> Federation:
 
 
 def test_mnist():
+    from torchvision.datasets import MNIST
+
     chosen, root, source = real(mnist)
     assert np.bincount(source.train.y).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert np.bincount(source.test.y).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
