@@ -46,11 +46,11 @@ def epsilon_gdp(mu: float, delta: float) -> float:
     Raises ValueError if ``delta`` is 0 (no Gaussian mechanism has an epsilon then) or not below 1.
     """
     _check(delta)
-    return math.nan if math.isnan(mu) else float(epsilons_gdp(np.array(mu), delta))
+    return float(epsilons_gdp(np.array(mu), delta))
 
 
 def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
-    """Compute `epsilon_gdp` of many mu [...], no NaN, by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8)."""
+    """Compute `epsilon_gdp` of many mu [...] by bisection on delta(epsilon) (Balle and Wang 2018, theorem 8)."""
     from scipy.special import log_ndtr
 
     inner = np.where((mu > 0) & (mu < LARGEST_MU), mu, 1.0)
@@ -61,7 +61,8 @@ def epsilons_gdp(mu: Doubles, delta: float) -> Doubles:
         less = middle + log_ndtr(-inner / 2 - middle / inner) - above  # below 0
         too_low = above + np.log(-np.expm1(np.minimum(less, -1e-300))) > math.log(delta)
         low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
-    return np.where(mu > 0, np.where(mu < LARGEST_MU, high, np.inf), 0.0)
+    epsilons = np.where(mu > 0, np.where(mu < LARGEST_MU, high, np.inf), 0.0)
+    return np.where(np.isnan(mu), np.nan, epsilons)
 
 
 def mu_gdp(epsilon: float, delta: float) -> float:
@@ -105,7 +106,8 @@ def estimate_of_auc(
         auc, low, high = 1 - auc, 1 - high, 1 - low
     largest = max(high, 1 - low) if either_way else high
     middle = min(max(auc, nearest), 1 - nearest)
-    return Estimate(*(epsilon_gdp(mu_of_auc(area), DELTA) for area in (middle, low, largest)))
+    mus = [mu_of_auc(area) for area in (middle, low, largest)]
+    return Estimate(*epsilons_gdp(np.array(mus), DELTA).tolist())
 
 
 def estimate_of_rates(
@@ -118,8 +120,8 @@ def estimate_of_rates(
     """
     from scipy.special import ndtri
 
-    mus = (float(ndtri(rate)) - float(ndtri(false_positive)) for rate in (true_positive, low, high))
-    return Estimate(*(epsilon_gdp(mu, DELTA) for mu in mus))
+    mus = ndtri([true_positive, low, high]) - ndtri(false_positive)
+    return Estimate(*epsilons_gdp(mus, DELTA).tolist())
 
 
 def epsilon_of_rates(false_positive: float, false_negative: float, delta: float) -> float:
