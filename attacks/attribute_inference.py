@@ -27,6 +27,7 @@ Differences from the papers: priors and the forest never see the attacked rows; 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -265,19 +266,21 @@ def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools) -> Measure:
 
 def correlation(subject: str, truth: Ints, guess: Ints, m: int, rng: np.random.Generator) -> Measure:
     """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation of a bootstrap."""
-    n, value = len(truth), mcc(truth, guess, m)
-    draws = [mcc(truth[rows], guess[rows], m) for rows in rng.integers(0, n, (RESAMPLES, n))]
-    reach = Z95 * float(np.std(draws))
+    rows, value = rng.integers(0, len(truth), (RESAMPLES, len(truth))), float(mcc(truth, guess, m))
+    reach = Z95 * float(np.std(mcc(truth[rows], guess[rows], m)))
     return Measure(subject, "mcc", value, value - reach, value + reach, 0.0)
 
 
-def mcc(truth: Ints, guess: Ints, m: int) -> float:
-    """Return Matthews' correlation of numbers below m, [n] each, for several values; 0 if either side is constant.
+def mcc(truth: Ints, guess: Ints, m: int) -> Doubles:
+    """Return Matthews' correlation of numbers below m, [..., n] each, for several values; 0 if either side is constant.
 
-    >>> round(mcc(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2), 4)
-    0.5774
+    >>> mcc(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2).round(4)
+    np.float64(0.5774)
     """
-    both = np.bincount(truth * m + guess, minlength=m * m).reshape(m, m).astype(np.float64)
-    true, guessed, n = both.sum(axis=1), both.sum(axis=0), both.sum()
-    spread = (n**2 - true @ true) * (n**2 - guessed @ guessed)
-    return float((np.trace(both) * n - true @ guessed) / np.sqrt(spread)) if spread else 0.0
+    *draws, n = truth.shape
+    cells = (truth * m + guess).reshape(-1, n) + m * m * np.arange(math.prod(draws))[:, None]
+    both = np.bincount(cells.ravel(), minlength=math.prod(draws) * m * m).reshape(*draws, m, m).astype(np.float64)
+    true, guessed = both.sum(axis=-1), both.sum(axis=-2)
+    spread = (n**2 - (true**2).sum(axis=-1)) * (n**2 - (guessed**2).sum(axis=-1))
+    covered = np.trace(both, axis1=-2, axis2=-1) * n - (true * guessed).sum(axis=-1)
+    return np.divide(covered, np.sqrt(spread), out=np.zeros_like(covered), where=spread > 0)[()]

@@ -4,6 +4,7 @@
 is the first module that each of our processes imports, so the check stands here.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -13,6 +14,9 @@ from pathlib import Path
 # Ray would repeat `uv run` in every worker, each with an environment of its own. We also send no usage statistics.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+if gc.get_threshold() == (700, 10, 10):  # Python's own: much is imported, and to search it for garbage takes seconds
+    gc.set_threshold(20_000, 20, 20)
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import gc
 import importlib
 import os
 import platform
@@ -56,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code, see `orchestrator`; of what interrupts a run, SIGTERM gives 143 and SIGHUP 129.
     """
     options = parser().parse_args(arguments)
-    gc.set_threshold(20_000, 20, 20)  # what is imported stays, and to look for garbage in it is a fifth of a small run's time
     with heeded() as asked:
         code = _run(options)
         return SIGNALED + asked[0] if code == INTERRUPTED and asked else code

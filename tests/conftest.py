@@ -58,4 +58,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What was imported stays, so Python need not look for garbage in it."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)

@@ -11,5 +11,8 @@ from tests.support.inline_sweep import run_sweep_inline
 
 def undisturbed(sweep: Path, results: Path) -> Path:
     """Run the sweep in the file ``sweep`` into ``results`` / its name; returns ``results``."""
+    import torch
+
+    torch.set_num_threads(1)  # as the client actors have it: more threads add in another order
     run_sweep_inline(load_sweep(sweep), Choices(results))
     return results
