@@ -174,7 +174,7 @@ def calibrate(spent: Callable[[float], float], target: float, most: float) -> fl
 
     def beyond(log_z: float) -> float:
         """The logarithm of how many times the target is spent: almost a straight line, whose root takes few accounts."""
-        return math.log(min(spent(math.exp(log_z)), 1e9 * target) / target)
+        return math.log(min(max(spent(math.exp(log_z)) / target, 1e-9), 1e9))
 
     low = high = min(1.0, most)
     while spent(high) > target:

@@ -51,11 +51,11 @@ SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 }
 # What is expected of a line, by what PyYAML says of it.
 EXPECTED = {
-    "<block end>": "must begin in the same column as the keys, or dashes, that it stands beside",
+    r"<block end>, but found '(<block|-)": "must begin in the same column as the keys, or dashes, that it stands beside",
     "mapping values": "keys of one map begin in the same column and end with ': ', and a text with ': ' in it is in quotes",
     "expected ':'": "this line, or the one before it, must be 'key: value'",
-    r"'\\t'": "must be indented with spaces, not with a tab",
-    "expected ',' or|end of stream": "a bracket or quote before it must be closed",
+    r"'\\t'": "must have spaces in the place of a tab",
+    "expected ',' or|end of stream": "brackets and quotes must be closed, with commas between what is in brackets",
     "cannot start": "a text that begins like this must be in quotes",
 }
 KINDS = {yaml.ScalarNode: (*SCALARS,), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}

@@ -118,7 +118,8 @@ def _styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
     attacks = described("attacks")
     looks = {name: (attack.LABEL, attack.COLOR) for name, attack in attacks.items()}
     looks |= {name: look for attack in attacks.values() for name, look in attack.METHODS.items()}
-    free = itertools.cycle(sorted({*range(len(PALETTE))} - {place for _, place in looks.values()}))
+    taken = {place for _, place in looks.values()}
+    free = itertools.cycle(sorted({*range(len(PALETTE))} - taken) or range(len(PALETTE)))
     styles = {}
     for name in sorted({*names} - {PUBLISHED}):
         label, declared = looks.get(name, ("", None))

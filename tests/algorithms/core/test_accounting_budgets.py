@@ -53,6 +53,15 @@ def test_no_noise_reaches_a_target_that_is_no_number_above_zero(target):
         calibrate(gaussian, target, 1e6)
 
 
+@pytest.mark.parametrize(
+    ("target", "delta", "z"), [(1e-9, 1e-5, 178404.0), (1e-3, 0.05, 35.3242), (1e-3, 0.3, 5.79604)]
+)
+def test_a_target_beyond_which_an_account_is_exactly_zero(target, delta, z):
+    assert calibrate(lambda noise: epsilon([PrivacyEvent(noise)] * 20, delta, ADD), target, 1e6) == pytest.approx(
+        z, rel=1e-5
+    )
+
+
 def test_what_no_noise_within_its_range_reaches_is_not_found():
     assert calibrate(lambda z: gaussian(z, 1000), 1e-9, 1e6) is None  # 39 894 sqrt(1000) is more
     assert calibrate(gaussian, 2.0, 8.9) is None and calibrate(gaussian, 2.0, 8.92) is not None
