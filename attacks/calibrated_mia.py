@@ -281,7 +281,7 @@ class MethodTargets:
     replicas: Targets
     run: Targets
     rehearse: Rehearsal  # on which thresholds were set
-    order: int = targets.ORDER  # of the intervals over targets
+    order: float = targets.ORDER  # of the intervals over targets
 
 
 def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets]) -> MethodTargets:

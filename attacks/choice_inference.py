@@ -17,12 +17,12 @@ bits are the most that it can learn. What the guesses find is the least that is 
 
 Value by chance: the mean of the same over permutations of whose choices are whose. Of unequal groups it is below zero,
 because a guess that follows noise is wrong more often than the largest group. 95 % intervals of gains are Wilson's over
-clients, wider by sqrt(1 + 2 / pi), because hits of the two halves are correlated through the guesses; that of the mix is at
-least as wide as permutations spread. With nothing to find, that of the mix covers 0.95 to 0.97, and those of gains are too
-wide: 0.97 to 0.99 with 20 or 40 clients and 0.99 with ten, as equally good guesses count half, and clients who are all taken
-for the largest group are hit as often as it is large. Where choices do tell something they are as wide as they have to be: 0.95
-to 0.99 in simulations, but for a group of three of whom nearly all are known (0.85). Permutations spread by as much as gains
-do with nothing to find (0.91 to 0.96 covered), and would cover 0.81 of what is planted in unequal groups.
+clients, wider by sqrt(1 + 2 / pi), because hits of the two halves are correlated through the guesses; these are as wide as
+they have to be where choices tell something (0.95 to 0.99 of what is planted is covered, but 0.85 for a group of three of
+whom nearly all are known), and with nothing to find they would cover 0.97 to 0.99. So chance itself is in the interval just
+if the permutations do not reject it, where 5 % of them find as much or as little: it is covered in 0.95 to 0.97 with 20 or 40
+clients, and in up to 0.995 with ten, of whom few permutations differ. That of the mix is at least as wide as permutations
+spread (0.95 to 0.97).
 
 Source: information and Bayes error are textbook (Cover and Thomas, chapter 2). The question follows from Jung, Biswas and
 Palamidessi (2025), who trust the server.
@@ -59,6 +59,8 @@ Secret = Literal["group", "tolerance", "label"]
 FEWEST = 4  # clients, so that each half has two
 STEPS = 14  # of a bisection: an end of an interval of beta is known to 1 / 16384
 Z = Z95 * sqrt(1 + 2 / np.pi)
+TAIL = 0.025  # on either side, of permutations that find as much or as little where chance is rejected
+ROUNDING = 1e-9
 PLACE = 1  # of the stream; source inference has places of one number
 
 
@@ -98,8 +100,9 @@ class Config(SlotConfig):
     secrets: tuple[Secret, ...] | Literal["auto"] = Field(
         "auto", description="what is inferred: some of group, tolerance and label; auto: all in which clients differ"
     )
-    # The least p value is 1 / (permutations + 1); 0.005 tells enough of one run, and several seeds tell more.
-    permutations: int = Field(199, ge=19, le=10_000, description="permutations of the clients, for values by chance")
+    # The least p value is 1 / (permutations + 1); 0.005 tells enough of one run, and several seeds tell more. With fewer
+    # than 39, nothing would be above chance.
+    permutations: int = Field(199, ge=39, le=10_000, description="permutations of the clients, for values by chance")
 
     @model_validator(mode="after")
     def _once(self) -> Config:
@@ -244,14 +247,14 @@ def guessed(
     n, sizes = len(secret), (int(history.max()) + 1, int(secret.max()) + 1)
     bayes, prior, bits = bounds(counts(history, secret, *sizes) / n)
     permuted = np.array([bounds(counts(other, secret, *sizes) / n) for other in exchanged])
-    null = float(np.mean([hits(other, secret, half).mean() for other in exchanged])) - prior
+    by_chance = np.array([hits(other, secret, half).mean() for other in exchanged]) - prior
     p = float((1 + (permuted[:, 2] >= bits - 1e-12).sum()) / (1 + len(exchanged)))
     right = hits(history, secret, half)
-    low, high = map(float, wilson(right.sum(), n, Z))
-    gain, extra = float(right.mean()) - prior, bits - float(permuted[:, 2].mean())
+    gain, null, extra = float(right.mean()) - prior, float(by_chance.mean()), bits - float(permuted[:, 2].mean())
+    low, high = with_chance(gain, by_chance, *(float(end) - prior for end in wilson(right.sum(), n, Z)))
     rows = [
-        Measure(name, "accuracy", prior + gain, low, high, prior + null),
-        Measure(name, "gain", gain, low - prior, high - prior, null),
+        Measure(name, "accuracy", prior + gain, prior + low, prior + high, prior + null),
+        Measure(name, "gain", gain, low, high, null),
         Measure(name, "largest_share", prior),
         Measure(name, "bits", extra, chance=0.0),
         Measure(name, "p", p),
@@ -259,6 +262,19 @@ def guessed(
         Measure(name, "bayes_accuracy", bayes, chance=float(permuted[:, 0].mean())),
     ]
     return right, {"gain": gain, "gain_null": null, "bits": extra, "p": p}, rows
+
+
+def with_chance(value: float, by_chance: Doubles, low: float, high: float) -> tuple[float, float]:
+    """Return the interval, with the mean of the values by chance [permutations] in it just if these do not reject it.
+
+    >>> chance = np.arange(-20, 20) / 100
+    >>> [round(end, 3) for end in (*with_chance(0.25, chance, -0.1, 0.4), *with_chance(0.15, chance, 0.05, 0.4))]
+    [-0.005, 0.4, -0.005, 0.4]
+    """
+    null = float(by_chance.mean())
+    larger, smaller = ((1 + (s * (by_chance - value) >= -ROUNDING).sum()) / (1 + len(by_chance)) for s in (1, -1))
+    low = max(low, null + ROUNDING) if larger <= TAIL else min(low, null)
+    return low, min(high, null - ROUNDING) if smaller <= TAIL else max(high, null)
 
 
 def mix_gains(history: Ints, mixes: Doubles, half: Ints) -> Doubles:

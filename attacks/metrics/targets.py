@@ -7,15 +7,18 @@
                       of both rates over targets
     interval          mean +- t(P - 1) sqrt(c) s / sqrt(P), s the deviation of the means of P complementary pairs,
                       c = k (P - 1) / (P - k), for the precision, of its P jackknife pseudo-values; k = 2, or 1 if
-                      values do not depend on who had what among the references
+                      values do not depend on who had what among the references, or 1.5 if only those that were out count
 
 Targets that are each other's references are not independent: what the examples of two pairs have in common raises or
 lowers the AUC of both. If the examples do not differ by membership, the mean is a U-statistic of order k whose variance
-is c times what independent pairs would give (Hoeffding 1948). If they do, this matters less, and intervals are up to
-1.5 times too wide, as they are for the loss, which has no references. Share of intervals that held the mean over other
-halves and other noise, simulated with 80 examples, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA
-0.93 to 0.99, BASE and the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``).
-The examples are taken as they are: other examples would give other values.
+is c times what independent pairs would give (Hoeffding 1948), and k = 1 + the correlation of what pair i adds with j as
+a reference and j with i. To first order in centered signals f that is, summed over examples, (f_i,in - f_i,out) times
+f_j,in - f_j,out (LiRA: correlation 1), f_j,in + f_j,out (BASE: 0), or f_j,out (PMIA: 1 / 2, from s^4 of 2 s^4 for a
+variance of s^2). If examples do differ by membership, this matters less, and intervals are up to 1.5 times too wide, as
+they are for the loss, which has no references. Share of intervals that held the mean over other halves and other noise,
+simulated with 80 examples, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA 0.93 to 0.99, BASE and
+the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``). The examples are
+taken as they are: other examples would give other values.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from attacks.metrics import membership
 from attacks.metrics.membership import NAN, Bools, Doubles, Ints
 
 FEWEST_PAIRS = 3  # below, no interval
-ORDER = 2  # k: a target and one reference at a time
+ORDER = 2.0  # k: a target and one reference at a time, each saying as much of the other
 REHEARSALS = 8  # other targets, at most, on which a target's thresholds are set
 LOW_FPR = 0.01
 PRIORS = {"precision_at_prior_1": 0.01, "precision_at_prior_10": 0.1}
@@ -80,7 +83,7 @@ class Targets:
             chances[name] = over_targets(each)[0] if len(each) > 1 else float(each[0])
         return chances | dict.fromkeys(STRICT, LOW_FPR)
 
-    def estimates(self, order: int = ORDER) -> dict[str, Estimate]:
+    def estimates(self, order: float = ORDER) -> dict[str, Estimate]:
         """Return the mean of every measure over targets, and the precision at each of `PRIORS`, with intervals."""
         values = self.measures()
         tpr, fpr = (values[name] for name in STRICT)
@@ -114,17 +117,17 @@ def precision(tpr: float, fpr: float, prior: float) -> float:
     return hits / (hits + false) if hits + false > 0 else NAN
 
 
-def over_targets(values: Doubles, order: int = ORDER) -> Estimate:
+def over_targets(values: Doubles, order: float = ORDER) -> Estimate:
     """Return the mean of values [targets] and its 95 % interval, which is NaN with fewer than three pairs.
 
     The targets come pair after pair; a pair with a NaN does not count. The ``order`` is k, the number of pairs that a value
-    depends on at a time, its own being one.
+    depends on at a time, its own being one, if each says as much of the others.
     """
     pairs = _pairs(values)
     return _interval(float(pairs.mean()), pairs, order) if len(pairs) else (NAN, NAN, NAN)
 
 
-def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float, order: int = ORDER) -> Estimate:
+def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float, order: float = ORDER) -> Estimate:
     """Return the precision at the mean rates of targets, [targets] each, and its 95 % interval; see `over_targets`."""
     rates = np.stack([_pairs(tpr), _pairs(fpr)])  # [2, pairs]
     count = rates.shape[1]
@@ -144,7 +147,7 @@ def _pairs(values: Doubles) -> Doubles:
     return np.asarray(pairs[~np.isnan(pairs)])
 
 
-def _interval(value: float, pairs: Doubles, order: int) -> Estimate:
+def _interval(value: float, pairs: Doubles, order: float) -> Estimate:
     from scipy.special import stdtrit
 
     count = len(pairs)

@@ -33,7 +33,7 @@ LOADING = 3.0  # seconds of a first try that is done again, because most of them
 LIMIT = 5.0  # seconds of all steps of a sweep, after which similar ones are taken to last as long
 GROWTH = 4  # how many times as long a try is expected to take as the one before, with twice the clients and examples
 CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
-MOST_STEPS = 4  # products with the Hessian, of a search that is then taken to need half of those that it may make
+MOST_STEPS = 4  # products with the Hessian, which Lanczos takes; other searches are to take half of what they may
 MOST_PASSES = 2  # of local training, so that beginning a client counts less
 MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have 600 000
 
@@ -150,7 +150,7 @@ class Small:
     data: Federation
 
     def rate(self, step: str, attack: str = "") -> float:
-        """Do a step on more and more of the data; return the seconds of a unit, at best.
+        """Do a step on more and more of the data; return the seconds of a further unit, at best.
 
         Raises:
             DataError: the data are unsuitable, all of them, too.
@@ -159,7 +159,7 @@ class Small:
         torch.set_num_threads(self.run.training.config.threads)
         most = self.run.training.config.block_size if block.trains_together(self.run) else 1
         clients = {"train": most, "curve": 1}.get(step, CLIENTS)
-        each, size, spent, loaded = list[float](), 1, 0.0, False
+        tries, size, spent, loaded = [(0.0, 0.0)], 1, 0.0, False
         while True:
             small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
             try:
@@ -177,10 +177,15 @@ class Small:
             if not loaded and whole < LOADING:  # the very first try also loads code, which is no part of a step
                 loaded = True
                 continue
-            each.append(seconds / units)
+            tries.append((units, seconds))
             spent += whole
             if small is self.data or spent + GROWTH * whole > EACH:
-                return min(each)
+                mean = min(seconds / units for units, seconds in tries[1:])
+                (before, earlier), (after, later) = tries[-2:]
+                if small is self.data or before == after:
+                    return mean
+                # What does not grow with the data, such as vectors as long as the model, is spread over more than here.
+                return min(mean, max(mean / 2, (later - earlier) / (after - before)))
             size *= 2
 
     @cached_property
@@ -221,9 +226,9 @@ class Small:
         return len(data.train), lambda: block.evaluate(*inputs)
 
     def curve(self, data: Federation) -> Step:
-        """Measure a client's curvature, by example; of long searches, half of the products that they may make count."""
+        """Measure a client's curvature, by example."""
         config, trained = self.run.curvature, block.train(*self._inputs(in_small(data, 1, 2)), fixed)
-        most = max(config.power_steps, config.probes if config.trace == "hutchinson" else 0)
+        most = max(config.power_steps * (config.solver == "power"), config.probes * (config.trace == "hutchinson"))
         units = min(int(data.sizes[0]), config.examples) / max(1.0, most / 2 / MOST_STEPS)
         return units, lambda: block.measure_curvatures(self.light, data, self.network, [0], trained, fixed)
 
@@ -243,11 +248,13 @@ class Small:
         return data.clients, work
 
     def attack(self, data: Federation, name: str) -> Step:
-        """Attack the updates of a round, or a model; the time for a small federation is scaled with its examples."""
+        """Attack the updates of a round, or a model; the time is scaled with the examples that each update is tried on."""
         attack = attack_named(self.run, name)
-        kinds = attack.module.KINDS
-        make = self._observe if "updates" in kinds else self._add_up if "sums" in kinds else self._audit
-        return len(data.train) / len(self.data.train), make(attack, data)
+        kinds, most = attack.module.KINDS, getattr(attack.config, "targets", np.inf)
+        if "updates" in kinds:
+            tried, all_tried = (part.clients * np.minimum(part.sizes, most).sum() for part in (data, self.data))
+            return tried / all_tried, self._observe(attack, data)
+        return len(data.train) / len(self.data.train), (self._add_up if "sums" in kinds else self._audit)(attack, data)
 
     def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks the updates of a round."""

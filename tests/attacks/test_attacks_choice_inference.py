@@ -229,7 +229,7 @@ def test_random_choices_tell_nothing_and_intervals_cover_it():
     for audit in range(300):
         groups = np.arange(40) < rng.integers(8, 21)
         data = dealt(rng.permutation(groups).astype(int), rng.integers(0, 3, (40, 5)))
-        exposure = found_of(rng.integers(0, 2, (3, 40)), data, config=Config(permutations=59), seed=audit)
+        exposure = found_of(rng.integers(0, 2, (3, 40)), data, config=Config(), seed=audit)
         found = exposure.metrics
         secrets = ("group", "tolerance", "label")
         rows.append(
@@ -245,8 +245,7 @@ def test_random_choices_tell_nothing_and_intervals_cover_it():
     print("means", means.round(4), "errors", errors.round(4), "coverage", np.mean(covered, axis=0).round(3))
     assert (np.abs(means - expected) < 4 * errors).all()
     coverage, error = np.mean(covered, axis=0), (0.95 * 0.05 / len(rows)) ** 0.5
-    assert 0.93 - 2 * error < coverage[3] < 0.97 + 2 * error
-    assert ((coverage[:3] > 0.97 - error) & (coverage[:3] < 1)).all(), "those of gains are known to be too wide"
+    assert ((coverage > 0.93 - 2 * error) & (coverage < 0.97 + 2 * error)).all()
 
 
 @pytest.mark.parametrize("minority", [20, 8])
