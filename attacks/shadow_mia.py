@@ -60,6 +60,7 @@ RISK = True  # its accuracy may be published to the clients
 ASKS = "was this example trained on?"
 COLOR = 1
 METHODS = {
+    "shadow_mia": ("classifier trained on shadow models", COLOR),
     "loss_threshold": ("loss threshold", 2),
     "confidence": ("confidence threshold by class", 3),
     "gap": ("gap (classified correctly or not)", 4),

@@ -176,6 +176,8 @@ ROUND_METRICS = (
         "moved_majority",
         label="moved, majority",
         table=Column(3, "moved\nmaj. + min.", 1, interval=False, also=("moved_minority",)),
+        reading="moved: clients that use another model than the one that they preferred by loss alone when risk began to "
+        "count; under IFCA it is their losses that have changed",
     ),
     clients("moved_minority", label="moved, minority"),
     Metric("purity", CLUSTERING, "purity", "higher", live=6, table=Column(6, "purity", 2)),

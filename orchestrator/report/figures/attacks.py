@@ -65,10 +65,8 @@ def attack_roc(arr: Arrangement) -> Figure | None:
         ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
     drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)", across)
     several = any(len(models) > 1 for *_, attacks in panels for models in attacks.values())
-    note = (
-        "lines: mean over seeds, replicas and models without a name, at equal false positive rates; " if several else ""
-    )
-    note += "numbers: area under the curve; a line starts at the false positive rate of one non-member"
+    note = several * "lines: mean over seeds, replicas and models without a name, at equal false positive rates; "
+    note += "numbers: area under the curve, all clients together; a line starts at the false positive rate of one non-member"
     note += "".join(words for target, words in EXPLAINED.items() if any(target == of for of, *_ in panels))
     entries = [drawing.stroke(**style) for style in styles.values()]
     return drawing.legend(figure, [*entries, drawing.stroke("guessing", **drawing.REFERENCE)], note)

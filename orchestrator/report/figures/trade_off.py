@@ -29,10 +29,10 @@ PATCH: dict[str, Any] = {"linewidth": 9, "solid_capstyle": "butt"}  # in the leg
 BAND: dict[str, Any] = PATCH | {"label": "by chance, from run to run", "color": drawing.GRAY, "alpha": 0.12}
 # Around a mean: the settings on the front, what their ring looks like, and which they are.
 RINGS: tuple[tuple[str, dict[str, Any], Callable[[Front], list[Setting]]], ...] = (
-    ("dominated by none (95 %)", {"markeredgewidth": 1.6}, lambda front: front.sure),
+    ("dominated by none (95 %)", {"markeredgewidth": 2.4}, lambda front: front.sure),
     ("perhaps dominated by none", {"markeredgewidth": 0.7, "markersize": 14}, lambda front: front.possible),
 )
-LARGEST, SMALLEST, STEP = 11, 7, 1  # sizes of marks: of marks at the same place, the later is smaller and lies above
+LARGEST, SMALLEST, STEP = 11, 7, 2  # sizes of marks: of marks at the same place, the later is smaller and lies above
 
 
 def trade_off(arr: Arrangement) -> Figure | None:
@@ -137,7 +137,8 @@ def _note(arr: Arrangement, names: list[str]) -> str:
     else:
         words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
         words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
-    words += f"; color: method, shape: {', '.join(key_labels(arr.axis))}" if _by_shape(arr) else ""
+    colored = f"; color{' and line' * arr.ordered}: method, shape: {', '.join(key_labels(arr.axis))}"
+    words += colored if _by_shape(arr) else ""
     if drawing.chance_handles(arr, names):
         words += "; a risk below the value by chance is no better than chance"
     pairs = [(accuracy_of(arr.results, risk), risk) for risk in names]

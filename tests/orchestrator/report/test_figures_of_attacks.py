@@ -72,7 +72,7 @@ def test_the_legend_explains_colors_that_are_no_shapes_and_the_band_by_chance(be
         for name, ratio, seed in itertools.product(("none", "ifca"), (0.1, 0.3), range(3))
     ]
     one = figure("trade_off", arranged(table, ("clustering.name", "data.split.minority_ratio", "seed")))
-    assert "color: method, shape: minority ratio" in texts(one)
+    assert "color and line: method, shape: minority ratio" in texts(one)
     assert ("by chance, from run to run" in texts(one)) == explained
     by_label = {
         text.get_text(): line for text, line in zip(one.legends[0].get_texts(), one.legends[0].get_lines(), strict=True)
