@@ -27,6 +27,9 @@ WIDTH = 115
 # Runs
 
 
+TEN_SEEDS = f"sweep.seed.grid_search={[*range(42, 52)]}"
+
+
 @pytest.mark.parametrize(
     ("name", "sweep", "sets"),
     [
@@ -36,7 +39,7 @@ WIDTH = 115
         ("audit_quickstart", "audit_quickstart", []),
         ("dp_sgd_sia", "dp_sgd_sia", []),
         ("finp_har", "finp_har", []),
-        ("finp_har_20", "finp_har", ["base.curvature.examples=20"]),
+        ("finp_har_20", "finp_har", ["base.curvature.examples=20", TEN_SEEDS]),
     ],
 )
 def test_what_was_measured_is_the_run_of_a_sweep_file(name: str, sweep: str, sets: list[str]) -> None:

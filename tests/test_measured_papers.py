@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import pytest
 
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.statistics import estimate, holm, paired_test
-from tests.support.measured import Rows, differences, measured, of, shown, signed, stated, with_half
+from tests.support.measured import Rows, differences, measured, of, shown, signed, stated, with_half, words
 from tests.support.pages import ROOT
 
 # FinP
@@ -70,6 +72,17 @@ def test_finp_tables() -> Iterator[str]:
         timed = measured("finp_timing")
         own = [finp(timed, label)["seconds_per_round"] for label, (of_, *_) in FINP.items() if of_ == objective]
         yield f"| {client} | {' | '.join(map(shown, own))} |"
+    timed = measured("finp_timing_20")
+    alone, pca, ala = (shown(times_as_long(timed, label), 1) for label in ("FinP_client", "FinP (PCA)", "FinP (ALA)"))
+    yield f"{alone} times as long as FedAvg's with the penalty alone, {pca} with PCA and {ala} with ALA weights"
+    latest = shown(times_as_long(trials[trials["seed"] >= 52], "FinP (PCA)"), 1)
+    yield f"and the attack in both, it is {latest} times"
+
+
+def times_as_long(trials: Rows, label: str) -> Any:
+    """How many times as long as FedAvg's on the same partition each method's round takes."""
+    rounds = [finp(trials, one).set_index("seed")["seconds_per_round"] for one in (label, "Baseline")]
+    return (rounds[0] / rounds[1]).to_numpy()
 
 
 @stated("docs/finp.md")
@@ -91,13 +104,28 @@ def test_finp_sentences() -> Iterator[str]:
         assert not starred(rows, metric)
     cov = [estimate(differences(finp(trials, label), base, "sia_cov")) for label in FINP if label != "Baseline"]
     assert min(one.mean for one in cov) > 0 and min(one.low for one in cov) > -0.03  # no improvement of more than 0.03
-    costs = [
-        sorted(one.split()[0].strip("−") for one in starred(rows, "accuracy_last5_mean")) for rows in (trials, before)
-    ]
-    assert [len(one) for one in costs] == [3, 3] == [len(starred(rows, "loss_cov")) for rows in (trials, before)]
-    now, then = (f"{one[0]} to {one[-1]}" for one in costs)
-    yield f"The penalty costs {now} of accuracy"
-    yield f"cost in accuracy is {now} instead of {then}"
+    yield f"The penalty costs {penalty_costs(trials)} of accuracy"
+    yield f"cost in accuracy is {penalty_costs(in_common(trials, before))} instead of {penalty_costs(before)}"
+    changes = finp_changes(trials)
+    for metric, label, sentence in (
+        ("accuracy_last5_mean", "FinP_server (PCA)", "PCA weights alone cost"),
+        ("loss_cov", "FinP_server (ALA)", "ALA weights alone, slightly: by"),
+    ):
+        assert len(starred(trials, metric)) == 4 and changes[label][metric][1]
+        yield f"{sentence} {changes[label][metric][0].removeprefix('−')}"
+
+
+def in_common(rows: Rows, others: Rows) -> Rows:
+    """The trials with seeds that the others have, too."""
+    return rows[rows["seed"].isin(set(others["seed"]))]
+
+
+def penalty_costs(trials: Rows) -> str:
+    """What the three methods with the penalty cost in accuracy, each of them significantly."""
+    changes = [cells["accuracy_last5_mean"] for label, cells in finp_changes(trials).items() if "server" not in label]
+    assert len(changes) == 3 and all(significant for _, significant in changes)
+    costs = sorted(change.split()[0].strip("−") for change, _ in changes)
+    return f"{costs[0]} to {costs[-1]}"
 
 
 def rho_means(trials: Rows, name: str) -> str:
@@ -129,7 +157,8 @@ def test_how_well_rho_is_measured() -> Iterator[str]:
 
 @stated("docs/finp.md")
 def test_what_changed_with_all_examples() -> Iterator[str]:
-    trials, before = measured("finp_har"), measured("finp_har_20")
+    before = measured("finp_har_20")
+    trials = in_common(measured("finp_har"), before)
     changed: list[float] = []
     for label in FINP:
         now, then = (finp(rows, label) for rows in (trials, before))
@@ -237,3 +266,13 @@ def test_client_inference() -> Iterator[str]:
     yield f"0.127 and {short['none']:.3f} without noise"
     yield f"0.257 and {short['global_dp']:.3f} under global-DP"
     yield f"0.246 and {short['metric_privacy']:.3f} under metric privacy"
+
+
+# Verdicts
+
+
+@stated("README.md")
+def test_how_many_claims_are_decided() -> Iterator[str]:
+    text = words("docs/verdicts.md")
+    claims, decided = re.findall(r"(\d+) claims: (\d+) are decided", text)[0]
+    yield f"Of [{claims} claims of the three papers](docs/verdicts.md), {decided} are decided so far"
