@@ -123,7 +123,7 @@ def named_components(name: str, command: str) -> list[tuple[Slot, str]]:
 
 
 def as_data(name: str | None = None) -> dict[str, Any]:
-    """All slots and parts of a sweep file, or what has the name ``name`` (`PARTS`, `named_components`), as JSON values.
+    """All slots and parts of a sweep file, or what ``name`` names (`PARTS`, a slot, `named_components`), as JSON values.
 
     Raises:
         ConfigError: nothing has that name.
@@ -136,8 +136,9 @@ def as_data(name: str | None = None) -> dict[str, Any]:
     if name in PARTS:
         return {"slots": {}, "parts": parts}
     if name:
-        named = named_components(name, "list")
-        slots = {slot.key: _slot(slot, [component]) | {"broken": {}} for slot, component in named}
+        whole = [slot for slot in SLOTS if name.rstrip("s") in (slot.key, slot.field)]
+        named = [(slot, one) for slot in whole for one in components(slot.folder)] or named_components(name, "list")
+        slots = {slot.key: _slot(slot, [one for at, one in named if at is slot]) | {"broken": {}} for slot, _ in named}
         return {"slots": slots, "parts": parts}
     return {"slots": {slot.key: _slot(slot, components(slot.folder)) for slot in SLOTS}, "parts": parts, "sweep": WORDS}
 

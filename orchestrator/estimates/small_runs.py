@@ -39,8 +39,6 @@ MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have
 
 Step = tuple[float, Callable[[], Any]]
 """The number of units of a step, and what does it."""
-
-
 Inputs = tuple[Run, Federation, Network, list[Weights], Assignment]
 
 

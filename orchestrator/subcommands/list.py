@@ -12,7 +12,9 @@ HELP = "list the data sets, models, attacks and other components, and their fiel
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
-    add("name", nargs="?", help="a component, or base, resources, tune, file; or a table: metrics, attacks, defenses")
+    add(
+        "name", nargs="?", help="a component, slot, base, resources, tune, file, or a table: metrics, attacks, defenses"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, for programs")
     form.add_argument("--schema", action="store_true", help="print a JSON schema of sweep files, for editors")
