@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
 from orchestrator.metric_names import Shown, least_important, metric, table_columns
@@ -17,21 +17,22 @@ from orchestrator.report.summary import fewer_seeds
 from orchestrator.report.vocabulary import key_labels, value_label
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 UNLIMITED = 10_000  # columns
 ALARM = "bold red"
 
 
-def summary_table(read: Results, width: int = 100) -> Table:
+def summary_table(read: Results, width: int = 100) -> Group:
     """The summary table: one row per setting, with the mean over its seeds ± half the width of the 95 % interval.
 
     Below three seeds their values replace mean and interval. Columns that never show an interval have the mean. If the
     table is too wide, the intervals are put below the means; if that is not enough, the least important columns are left
-    out and named in the caption. A setting without a finished trial has dashes and its trials' statuses. ``width`` is that
-    of the terminal, in columns.
+    out and named below it. A setting without a finished trial has dashes and its trials' statuses. ``width`` is that of the
+    terminal, in columns.
     """
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.measure import Measurement
     from rich.text import Text
 
@@ -43,8 +44,7 @@ def summary_table(read: Results, width: int = 100) -> Table:
             break
     caption = Text("\n".join([*_caption(read, columns, left_out), *read.facts.get("tuned", ())]))
     caption.highlight_regex(r"(?<!not )refuted in \d+ of \d+ runs", ALARM)
-    table.caption = caption
-    return table
+    return Group(table, caption)
 
 
 def _layouts(columns: list[Shown]) -> Iterator[tuple[list[Shown], list[Shown], bool]]:
@@ -65,8 +65,7 @@ def _table(read: Results, columns: Sequence[Shown], stacked: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    sides: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), **sides)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
     table.title = Text(read.name) if read.name else None
     for label in key_labels(read.keys):
         table.add_column(label.replace(" ", "\n"))
