@@ -273,8 +273,8 @@ def with_chance(value: float, by_chance: Doubles, low: float, high: float) -> tu
     """
     null = float(by_chance.mean())
     larger, smaller = ((1 + (s * (by_chance - value) >= -ROUNDING).sum()) / (1 + len(by_chance)) for s in (1, -1))
-    low = max(low, null + ROUNDING) if larger <= TAIL else min(low, null)
-    return low, min(high, null - ROUNDING) if smaller <= TAIL else max(high, null)
+    low = max(low, null + ROUNDING) if larger <= TAIL and value > null else min(low, null)
+    return low, min(high, null - ROUNDING) if smaller <= TAIL and value < null else max(high, null)
 
 
 def mix_gains(history: Ints, mixes: Doubles, half: Ints) -> Doubles:

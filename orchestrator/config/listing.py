@@ -136,7 +136,7 @@ def as_data(name: str | None = None) -> dict[str, Any]:
     if name in PARTS:
         return {"slots": {}, "parts": parts}
     if name:
-        whole = [slot for slot in SLOTS if name.rstrip("s") in (slot.key, slot.field)]
+        whole = [slot for slot in SLOTS if {name, name.removesuffix("s")} & {slot.key, slot.field}]
         named = [(slot, one) for slot in whole for one in components(slot.folder)] or named_components(name, "list")
         slots = {slot.key: _slot(slot, [one for at, one in named if at is slot]) | {"broken": {}} for slot, _ in named}
         return {"slots": slots, "parts": parts}

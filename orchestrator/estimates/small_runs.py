@@ -148,7 +148,7 @@ class Small:
     data: Federation
 
     def rate(self, step: str, attack: str = "") -> float:
-        """Do a step on more and more of the data; return the seconds of a further unit, at best.
+        """Do a step on more and more of the data; return the seconds of a unit, at best.
 
         Raises:
             DataError: the data are unsuitable, all of them, too.
@@ -180,9 +180,9 @@ class Small:
             if small is self.data or spent + GROWTH * whole > EACH:
                 mean = min(seconds / units for units, seconds in tries[1:])
                 (before, earlier), (after, later) = tries[-2:]
-                if small is self.data or before == after:
+                if step != "curve" or small is self.data or before == after:
                     return mean
-                # What does not grow with the data, such as vectors as long as the model, is spread over more than here.
+                # What does not grow with the examples, vectors as long as the model, is spread over more than here.
                 return min(mean, max(mean / 2, (later - earlier) / (after - before)))
             size *= 2
 
@@ -248,11 +248,11 @@ class Small:
     def attack(self, data: Federation, name: str) -> Step:
         """Attack the updates of a round, or a model; the time is scaled with the examples that each update is tried on."""
         attack = attack_named(self.run, name)
-        kinds, most = attack.module.KINDS, getattr(attack.config, "targets", np.inf)
-        if "updates" in kinds:
-            tried, all_tried = (part.clients * np.minimum(part.sizes, most).sum() for part in (data, self.data))
-            return tried / all_tried, self._observe(attack, data)
-        return len(data.train) / len(self.data.train), (self._add_up if "sums" in kinds else self._audit)(attack, data)
+        kinds = attack.module.KINDS
+        make = self._observe if "updates" in kinds else self._add_up if "sums" in kinds else self._audit
+        most = getattr(attack.config, "targets", 0) * ("updates" in kinds)  # of each client, as many of every one
+        whole, tried = (p.clients**2 * min(most, p.sizes.min()) if most else len(p.train) for p in (self.data, data))
+        return float(tried / whole), make(attack, data)
 
     def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks the updates of a round."""

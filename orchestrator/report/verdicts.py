@@ -279,14 +279,15 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
 
     ``counted`` says how many published numbers are measured, see `orchestrator.report.numbers.counted`.
     """
-    decided = sum(any(word in DECIDED for word in verdict.readings.values()) for verdict in judged)
+    decided = [{*verdict.readings.values()} & {*DECIDED} for verdict in judged]
     blocks = [
         "# Verdicts on published claims",
         f"Made by `fedpriv verdict {' '.join(sources)}` from the claims in `orchestrator/report/claims.yaml`; the rule, with "
         "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
         "the same partition with the same seed, with its 95 % interval; p is corrected for all claims of a paper in one "
         "reading, and a verdict holds for that reading.",
-        f"{len(judged)} claims: {decided} are decided in at least one reading, "
+        f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
+        f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
         f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
         counted,
     ]

@@ -88,10 +88,14 @@ def test_list_as_json_of_one_name(capsys):
         assert list(json.loads(capsys.readouterr().out)["slots"]) == [inside]
     assert main(["list", "tune", "--json"]) == 0
     assert "scheduler: asha" in json.loads(capsys.readouterr().out)["parts"]["tune"]
-    for name in ("splits", "data.split"):
+    for name, slot, some in (
+        ("splits", "data.split", "groups"),
+        ("data.split", "data.split", "natural"),
+        ("attacks", "attacks", "sia"),
+    ):
         assert main(["list", name, "--json"]) == 0
         slots = json.loads(capsys.readouterr().out)["slots"]
-        assert list(slots) == ["data.split"] and {"groups", "dirichlet"} <= set(slots["data.split"]["components"])
+        assert list(slots) == [slot] and some in slots[slot]["components"] and len(slots[slot]["components"]) > 4
     assert main(["list", "nonesuch", "--json"]) == 2
 
 
