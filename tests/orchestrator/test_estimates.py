@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,6 +154,25 @@ def test_a_data_set_is_loaded_once_for_all_seeds(monkeypatch):
         data, _ = small.data(run := a_run(seed=seed))
         assert (data.train.x == partition_data(run, Path()).train.x).all()
     assert len(loads) == 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("step", "once", "rate"), [("curve", 0.05, 0.01), ("evaluate", 0.05, 0.21 / 16), ("curve", 0.0, 0.01)]
+)
+def test_what_curvature_takes_once_is_not_taken_for_each_example(
+    monkeypatch, step: str, once: float, rate: float
+) -> None:
+    clock = [0.0]
+    times = SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: clock[0])
+    monkeypatch.setattr(small_runs, "time", times)
+    run = a_run(data={"name": "digits", "clients": 4, "examples_per_client": 200})
+
+    def work(self: Small, data: Any) -> Any:
+        units = float(data.sizes[0])
+        return units, lambda: clock.__setitem__(0, clock[0] + once + 0.01 * units)
+
+    monkeypatch.setattr(Small, step, work)
+    assert Small(run, partition_data(run, Path())).rate(step) == pytest.approx(rate)
 
 
 def test_what_reduced_precision_costs_on_this_processor_is_said(monkeypatch, tmp_path):
