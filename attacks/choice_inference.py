@@ -248,7 +248,7 @@ def guessed(
     bayes, prior, bits = bounds(counts(history, secret, *sizes) / n)
     permuted = np.array([bounds(counts(other, secret, *sizes) / n) for other in exchanged])
     by_chance = np.array([hits(other, secret, half).mean() for other in exchanged]) - prior
-    p = float((1 + (permuted[:, 2] >= bits - 1e-12).sum()) / (1 + len(exchanged)))
+    p = as_large(bits, permuted[:, 2])
     right = hits(history, secret, half)
     gain, null, extra = float(right.mean()) - prior, float(by_chance.mean()), bits - float(permuted[:, 2].mean())
     low, high = with_chance(gain, by_chance, *(float(end) - prior for end in wilson(right.sum(), n, Z)))
@@ -264,6 +264,11 @@ def guessed(
     return right, {"gain": gain, "gain_null": null, "bits": extra, "p": p}, rows
 
 
+def as_large(value: float, by_chance: Doubles) -> float:
+    """Return the p value of a permutation test: the share of values that are as large, with ``value`` itself among them."""
+    return float((1 + (by_chance >= value - ROUNDING).sum()) / (1 + len(by_chance)))
+
+
 def with_chance(value: float, by_chance: Doubles, low: float, high: float) -> tuple[float, float]:
     """Return the interval, with the mean of the values by chance [permutations] in it just if these do not reject it.
 
@@ -272,7 +277,7 @@ def with_chance(value: float, by_chance: Doubles, low: float, high: float) -> tu
     [-0.005, 0.4, -0.005, 0.4]
     """
     null = float(by_chance.mean())
-    larger, smaller = ((1 + (s * (by_chance - value) >= -ROUNDING).sum()) / (1 + len(by_chance)) for s in (1, -1))
+    larger, smaller = as_large(value, by_chance), as_large(-value, -by_chance)
     low = max(low, null + ROUNDING) if larger <= TAIL and value > null else min(low, null)
     return low, min(high, null - ROUNDING) if smaller <= TAIL and value < null else max(high, null)
 

@@ -27,14 +27,14 @@ LATER: Rank = {"sources": MINOR}
 # Attacks on models, where no attack on the clients of a group says more.
 MODELS: Rank = {"plain": 1, "protected": 2, "sources": 2}
 ATTACKED = "models"  # the kind of attacks that look at models
-ON_MODELS = "MIA: accuracy of the attack on a model"
+ON_MODELS = "MIA: accuracy on a model of the attack that is published as risk"
 
 accuracy = partial(Metric, family=ACCURACY, direction="higher")
 of_group = partial(accuracy, final="accuracy_by_group", over_rounds="convergence")
 protected = partial(accuracy, live=PROTECTED, final="accuracy")
 loss = partial(Metric, family=ACCURACY, direction="lower", unit="nats")
 membership = partial(Metric, family=MEMBERSHIP, direction="lower", chance=0.5)
-on_models = partial(membership, reading=ON_MODELS, final="membership_inference")
+on_models = partial(membership, reading=ON_MODELS, final="risk_of_models")
 violations = partial(Metric, family=MEMBERSHIP, direction="lower", unit="clients", digits=1)
 clients = partial(Metric, family=CLUSTERING, unit="clients", digits=1)
 rho = partial(Metric, family=CURVATURE, direction="higher", unit="", chance=0.0)

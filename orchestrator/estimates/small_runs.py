@@ -155,8 +155,7 @@ class Small:
         """
         multiply_with_one_thread()
         torch.set_num_threads(self.run.training.config.threads)
-        most = self.run.training.config.block_size if block.trains_together(self.run) else 1
-        clients = {"train": most, "curve": 1}.get(step, CLIENTS)
+        clients = {"train": self.together, "curve": 1}.get(step, CLIENTS)
         tries, size, spent, loaded = [(0.0, 0.0)], 1, 0.0, False
         while True:
             small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
@@ -177,14 +176,22 @@ class Small:
                 continue
             tries.append((units, seconds))
             spent += whole
-            if small is self.data or spent + GROWTH * whole > EACH:
+            if small is self.data or whole > EACH or (len(tries) > 2 and spent + GROWTH * whole > EACH):
                 mean = min(seconds / units for units, seconds in tries[1:])
                 (before, earlier), (after, later) = tries[-2:]
-                if step != "curve" or small is self.data or before == after:
+                held, passes = float(self.data.sizes.mean()), self.run.training.config.epochs * self.together
+                entire = {"train": held * passes, "curve": min(held, self.run.curvature.examples)}.get(step, after)
+                if small is self.data or entire <= after or before == after:
                     return mean
-                # What does not grow with the examples, vectors as long as the model, is spread over more than here.
-                return min(mean, max(mean / 2, (later - earlier) / (after - before)))
+                # What does not grow with the examples, as vectors as long as the model, is spread over more than here.
+                further = (later - earlier) / (after - before)
+                return min(mean, max(mean / 2, further + (later - further * after) / entire))
             size *= 2
+
+    @property
+    def together(self) -> int:
+        """How many clients are trained at once."""
+        return min(self.run.training.config.block_size, self.data.clients) if block.trains_together(self.run) else 1
 
     @cached_property
     def network(self) -> Network:
@@ -214,7 +221,7 @@ class Small:
 
     def train(self, data: Federation) -> Step:
         """Train a block of clients at once, or one client where they train one after another; by example and pass."""
-        clients = min(self.run.training.config.block_size, data.clients) if block.trains_together(self.run) else 1
+        clients = min(self.together, data.clients)
         units = self.light.training.config.epochs * float(data.sizes[:clients].sum())
         return units, lambda: block.train(*self._inputs(data, clients), fixed)
 

@@ -151,17 +151,14 @@ def fixed_line(results: Results) -> str:
 def _guarantees(results: Results) -> str:
     """A section with the privacy guarantees of each setting, or the reasons why there are none."""
     named = [name for name in context.epsilons() if any(context.stated(setting, name) for setting in results.settings)]
-    columns: list[Column] = [(f"for {metric(name).protects}", partial(_stated, epsilon=name)) for name in named]
+    stated = lambda setting, name: context.stated(setting, name) or context.DASH  # noqa: E731
+    columns: list[Column] = [(f"for {metric(name).protects}", partial(stated, name=name)) for name in named]
     if not columns or not context.protects(results):
         return ""
     if any(context.audited(setting) for setting in results.settings):
         columns.append(("claimed epsilon, audited", lambda setting: context.audited(setting) or context.DASH))
     alone = [context.sentence(line) for line in context.guarantee_lines(results) if line.startswith("an epsilon")]
     return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns)), *alone])
-
-
-def _stated(setting: Setting, epsilon: str) -> str:
-    return context.stated(setting, epsilon) or context.DASH
 
 
 def _section(title: str, lines: Sequence[str]) -> str:

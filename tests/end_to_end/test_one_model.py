@@ -65,7 +65,7 @@ def test_the_risk_is_on_the_terminal_in_the_report_and_in_a_figure(finished: tup
         assert words in summary
     assert "DP-SGD" in differences and "MIA" in differences
     files = {path.name for path in report.iterdir()}
-    assert {"membership_inference.png", "trade_off.png", "attack_roc.png", "clients_exposed_risk.png"} <= files
+    assert {"risk_of_models.png", "trade_off.png", "attack_roc.png", "clients_exposed_risk.png"} <= files
 
 
 def test_the_risk_is_in_mlflow(finished: tuple[Path, str]) -> None:

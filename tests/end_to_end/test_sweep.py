@@ -149,7 +149,7 @@ def test_the_terminal_and_the_report_show_it(story):
     for words in ("round 4/4", "IFCA-MIR", "MIA", "fedpriv ui"):
         assert words in story.printed[1]
     files = {path.name for path in (story.results / "tiny" / "report").iterdir()}
-    assert {"summary.csv", "summary.md", "membership_inference.png", "convergence.png"} <= files
+    assert {"summary.csv", "summary.md", "risk_of_models.png", "convergence.png"} <= files
 
 
 def test_mlflow_holds_it_all(story):

@@ -156,23 +156,45 @@ def test_a_data_set_is_loaded_once_for_all_seeds(monkeypatch):
     assert len(loads) == 1 + 3
 
 
-@pytest.mark.parametrize(
-    ("step", "once", "rate"), [("curve", 0.05, 0.01), ("evaluate", 0.05, 0.21 / 16), ("curve", 0.0, 0.01)]
-)
-def test_what_curvature_takes_once_is_not_taken_for_each_example(
-    monkeypatch, step: str, once: float, rate: float
-) -> None:
-    clock = [0.0]
+def tries_of(monkeypatch, step: str, once: float, each: float) -> tuple[Small, list[float]]:
+    """A run in small whose step takes so many seconds ``once`` and for ``each`` example; the examples of its tries."""
+    clock, tries = [0.0], list[float]()
     times = SimpleNamespace(perf_counter=lambda: clock[0], process_time=lambda: clock[0])
     monkeypatch.setattr(small_runs, "time", times)
-    run = a_run(data={"name": "digits", "clients": 4, "examples_per_client": 200})
+    monkeypatch.setattr(Small, "together", 1)
 
     def work(self: Small, data: Any) -> Any:
-        units = float(data.sizes[0])
-        return units, lambda: clock.__setitem__(0, clock[0] + once + 0.01 * units)
+        tries.append(units := float(data.sizes[0]))
+        return units, lambda: clock.__setitem__(0, clock[0] + once + each * units)
 
     monkeypatch.setattr(Small, step, work)
-    assert Small(run, partition_data(run, Path())).rate(step) == pytest.approx(rate)
+    of = {"data": {"name": "digits", "clients": 4, "examples_per_client": 200}, "curvature": {"examples": 150}}
+    run = a_run(objective="finp", training={"epochs": 3, "batch_size": 20}, **of)
+    return Small(run, partition_data(run, Path())), tries
+
+
+@pytest.mark.parametrize(
+    ("step", "once", "rate"),
+    [
+        ("train", 0.05, 0.01 + 0.05 / (200 * 3)),  # three passes over a client's examples
+        ("curve", 0.05, 0.01 + 0.05 / 150),
+        ("curve", 0.0, 0.01),
+        ("evaluate", 0.05, 0.21 / 16),
+    ],
+)
+def test_what_a_client_takes_once_is_spread_over_all_its_examples(
+    monkeypatch, step: str, once: float, rate: float
+) -> None:
+    assert tries_of(monkeypatch, step, once, 0.01)[0].rate(step) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("once", "each", "sizes"), [(0.1, 0.025, [8, 8, 16]), (3.1, 0.02, [8])])
+def test_a_step_of_a_large_model_is_taken_with_twice_the_examples_unless_it_is_long(
+    monkeypatch, once: float, each: float, sizes: list[float]
+) -> None:
+    small, tries = tries_of(monkeypatch, "train", once, each)
+    small.rate("train")
+    assert tries == sizes  # the very first loads code
 
 
 def test_what_reduced_precision_costs_on_this_processor_is_said(monkeypatch, tmp_path):

@@ -61,7 +61,8 @@ def final(arr: Arrangement, title: str) -> Figure | None:
         return None
     panels = [(name, panel) for panel in arr.panels for name in names]
     headings = ["\n".join(filter(None, (drawing.described(name), arr.panel_label(panel)))) for name, panel in panels]
-    width = drawing.panel_width(arr)
+    labels = 0.6 + max(0.55, 0.12 * len(arr.hues)) * len(arr.positions)  # inches that they need
+    width = min(max(drawing.WIDTH, labels), 9.0)
     across = max(1, min(drawing.IN_A_ROW, int(11 / width), len(names)))
     figure, axes = drawing.grid(arr, f"{_words(title)} at the end of the runs", headings, across, width)
     published = {name: _published(arr, name) for name in names}

@@ -205,12 +205,6 @@ def categories(ax: Axes, arr: Arrangement, width: float) -> None:
         ax.tick_params(axis="x", labelrotation=90)
 
 
-def panel_width(arr: Arrangement) -> float:
-    """The width in inches that a panel needs for its positions and tick labels."""
-    labels = [arr.position_label(position) for position in arr.positions]
-    return min(max(WIDTH, 0.6 + max(0.55, 0.12 * len(arr.hues)) * len(labels)), 9.0)
-
-
 def by_chance(ax: Axes, arr: Arrangement, panel: Point, name: str) -> None:
     """Draw the value by chance: one line if it is the same everywhere, else a short line at each place."""
     places = [(x, chances(arr.cell(panel, at, hue).trials, name)) for x, at, hue in arr.places()]

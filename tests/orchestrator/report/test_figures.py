@@ -35,14 +35,14 @@ RATIO, TRANSFORM = "data.split.minority_ratio", "attacks.0.nonmember_transform"
 PAIR = ("objective.name", "aggregation.name")
 CLUSTERED = {"clustering.name": ["ifca", "ifca_mir"], RATIO: [0.1, 0.3], "seed": [0, 1, 2]}
 ONE: dict[str, list[Any]] = {"objective.name": ["finp"], "aggregation.name": ["finp_ala"], "seed": [0, 1, 2]}
-OF_GROUPS = "trade_off convergence accuracy accuracy_by_group membership_inference violations fairness"
+OF_GROUPS = "trade_off convergence accuracy accuracy_by_group risk_of_models violations fairness"
 OF_RISK = OF_GROUPS.replace("trade_off", "trade_off attack_roc clients_exposed_risk")
 OF_FINP = "trade_off clients_exposed_sia_accuracy convergence source_inference accuracy verdicts"
 OF_NOISE = "trade_off convergence noise accuracy client_inference verdicts"
 SWEEPS = {
     "mnist": (lambda folder: write_sweep(folder, CLUSTERED), OF_GROUPS),
     "grouped": (write_grouped, OF_RISK),
-    "alone": (write_alone, "trade_off attack_roc clients_exposed_risk accuracy membership_inference"),
+    "alone": (write_alone, "trade_off attack_roc clients_exposed_risk accuracy risk_of_models"),
     "har": (lambda folder: write_finp(folder, FINP), OF_FINP),
     "mri": (lambda folder: write_metric(folder, METRIC), OF_NOISE),
 }
@@ -76,7 +76,7 @@ def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(drawn: 
     [
         ("mnist accuracy_by_group", ["accuracy, majority clients (fraction)", "accuracy, minority model (fraction)"]),
         (
-            "mnist membership_inference",
+            "mnist risk_of_models",
             ["by chance (0.5)", "published", "IFCA-MIR", "minority ratio"],
         ),
         ("mnist convergence", ["round", "minority ratio 0.1", "minority ratio 0.3", "bands: 95 % interval"]),
@@ -203,9 +203,7 @@ def test_methods_and_settings_in_words() -> None:
 @pytest.mark.parametrize(("values", "bars", "note"), [((0.5,), 0, "points: one seed"), ((0.25, 0.75), 0, "single seeds"), (
     (0.1, 0.5, 0.99), 1, "95 % interval"), ((0.3, 0.4, None, None), 0, "single seeds")])  # fmt: skip
 def test_three_values_are_a_mean_with_its_interval_and_fewer_are_points(values: Any, bars: int, note: str) -> None:
-    one = figure(
-        "membership_inference", arranged([{"seed": i, "mia_accuracy_majority": v} for i, v in enumerate(values)])
-    )
+    one = figure("risk_of_models", arranged([{"seed": i, "mia_accuracy_majority": v} for i, v in enumerate(values)]))
     (ax,) = one.axes
     assert (len(ax.containers), note in texts(one)) == (bars, True)
     assert ax.get_ylim() == pytest.approx((-0.02, 1.02)) or bars == 0, "the axis of a rate ends with the rate"
@@ -252,7 +250,7 @@ def test_rounds_are_means_with_bands_or_a_line_for_each_seed_beside_chance(tmp_p
 
 
 def test_published_values_are_hollow_and_only_beside_their_own_method_and_data(drawn: Drawn) -> None:
-    axes = drawn("mnist")["membership_inference"].axes
+    axes = drawn("mnist")["risk_of_models"].axes
     hollow = [[line for line in ax.lines if line.get_markerfacecolor() == "none"] for ax in axes]
     places = [
         sorted(tuple(at) for line in lines for at in np.asarray(line.get_xydata()).round(2).tolist())
@@ -263,6 +261,4 @@ def test_published_values_are_hollow_and_only_beside_their_own_method_and_data(d
         [(-0.08, 0.81), (0.92, 0.63)],
     ]  # of IFCA's two models; not of the majority's at 0.3
     digits: dict[str, Any] = {"data.name": "digits", "clustering.name": "ifca", "mia_accuracy_minority": 0.7}
-    assert "published" not in texts(
-        figure("membership_inference", arranged([{RATIO: r, **digits} for r in (0.1, 0.3)]))
-    )
+    assert "published" not in texts(figure("risk_of_models", arranged([{RATIO: r, **digits} for r in (0.1, 0.3)])))
