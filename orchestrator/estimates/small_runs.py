@@ -253,13 +253,19 @@ class Small:
         return data.clients, work
 
     def attack(self, data: Federation, name: str) -> Step:
-        """Attack the updates of a round, or a model; the time is scaled with the examples that each update is tried on."""
+        """Attack the updates of a round, or a model; by the examples that updates or shadow models are tried on."""
         attack = attack_named(self.run, name)
         kinds = attack.module.KINDS
         make = self._observe if "updates" in kinds else self._add_up if "sums" in kinds else self._audit
         most = getattr(attack.config, "targets", 0) * ("updates" in kinds)  # of each client, as many of every one
-        whole, tried = (p.clients**2 * min(most, p.sizes.min()) if most else len(p.train) for p in (self.data, data))
-        return float(tried / whole), make(attack, data)
+
+        def tried(part: Federation) -> float:
+            everybody = Cluster(part, 0, np.arange(part.clients))
+            jobs = counts.shadow_jobs(self.light, everybody, attack, 0.0) if "models" in kinds else ()
+            asked = sum(len(job.members) for job in jobs) or len(part.train)
+            return part.clients**2 * min(most, part.sizes.min()) if most else asked
+
+        return tried(data) / tried(self.data), make(attack, data)
 
     def _observe(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks the updates of a round."""
@@ -290,9 +296,9 @@ class Small:
 
     def _audit(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks a model with shadow models that were trained for a single round, which does not count."""
-        cluster = Cluster(data, 0, np.arange(data.clients))
-        jobs = counts.shadow_jobs(self.light, cluster, attack, accuracy=0.0)
-        shadows = [attack.module.train_shadow(job, data, self.network, self.light) for job in jobs]
+        cluster, train = Cluster(data, 0, np.arange(data.clients)), attack.module.train_shadow
+        jobs = counts.shadow_jobs(self.light, cluster, attack, 0.0)
+        shadows = [train(job, data, self.network, self.light) for job in jobs]
         sent = [self.start], np.zeros(data.clients, np.int64), fixed
         model = AttackedModel(cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent)
         return lambda: attack.module.audit(attack.config, model)

@@ -292,8 +292,7 @@ class Rounds:
             privacy = self.run.privacy
             tables["clients"] |= privacy.module.client_columns(privacy.config, self.run, state.history)
         if snapshot.evaluated and last:
-            row["auc_micro"] = metric_rows.micro_auc(snapshot)
-            row |= metric_rows.fairness_by_chance(snapshot, stream(self.run.seed, "resampling", state.round))
+            row |= metric_rows.of_last_round(snapshot, stream(self.run.seed, "resampling", state.round))
         if findings:
             rng = stream(self.run.seed, "resampling", state.round, 1)
             tables["attacks"] = metric_rows.attack_rows(findings, names) + risk.group_rows(rng)

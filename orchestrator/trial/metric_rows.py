@@ -176,14 +176,10 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     return row | {"risk_gap": sorting.risk_gap(risks, names)} if sorting.MINORITY in names else row
 
 
-def micro_auc(shot: Snapshot) -> float:
-    """Return the area under the ROC curve on the server's test examples, micro-averaged over one-vs-rest."""
-    return classification.area(*classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged]))
-
-
-def fairness_by_chance(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
-    """Return the fairness metrics to expect if the group of a test example made no difference; empty without two groups."""
-    return fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {}
+def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
+    """Return the AUC (micro-averaged, one-vs-rest) on the server's test examples, and the fairness of two groups by chance."""
+    area = classification.area(*classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged]))
+    return {"auc_micro": area} | (fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {})
 
 
 def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], int]:
