@@ -8,7 +8,10 @@ import answers
 import pandas as pd
 import pytest
 import run_queue
+import torch
 
+from algorithms.curvature import chain
+from orchestrator.estimates import small_runs
 from orchestrator.report.figures.arrangement import Arrangement
 from tests.support.arranged import read
 from tests.support.synthetic_results import write_grouped
@@ -39,12 +42,25 @@ def test_finished_trials_are_written_once(swept: Arrangement, tmp_path: Path) ->
     assert len(pd.read_parquet(tmp_path / "line.parquet")) == len(table)
 
 
-def test_the_hours_of_a_sweep_are_divided_among_its_parts(tmp_path: Path) -> None:
+def test_the_hours_of_a_sweep_are_divided_among_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "tiny.yaml"
-    base = "{rounds: 2, data: {name: digits, clients: 4, examples_per_client: 10}, model: mlp}"
+    attacked = "training: {epochs: 1, batch_size: 5}, attacks: [{name: shadow_mia, every: 1, shadows: 3}]"
+    base = f"{{rounds: 4, data: {{name: digits, clients: 4, examples_per_client: 10}}, model: mlp, {attacked}}}"
     path.write_text(f"name: tiny\nbase: {base}\nsweep: {{seed: {{grid_search: [0, 1]}}}}\n")
-    name, trials, hours, *shares = [cell.strip() for cell in answers.line(path).strip("|").split("|")]
-    assert (name, trials) == ("`tiny`", "2")
-    assert 0 < float(hours) < 0.1 and abs(sum(map(float, shares)) - 100) <= len(shares) / 2
+    monkeypatch.setattr(small_runs.Small, "rate", lambda self, step, attack: {"train": 1.0}.get(step, 0.0))
+    trials, now, before = answers.forecasts(path)
+    shadows, trained = (now.trial["shadow models"], before["shadow models"]), 3 * 4 * 10 / 2  # by two processes
+    assert (trials, now.trial["training"]) == (2, pytest.approx(4 * 4 * 10, abs=1))
+    assert shadows == (pytest.approx(4 * trained, abs=2), pytest.approx((1 + 2 + 3 + 4) * trained, abs=2))
+    name, many, earlier, hours, *shares = [cell.strip() for cell in answers.line(path).strip("|").split("|")]
+    assert (name, many, shares[1]) == ("`tiny`", "2", "150 → 60")
+    assert 0 < float(hours) < float(earlier)
+    assert abs(sum(float(share.split()[-1]) for share in shares) - 100) <= len(shares) / 2
     path.write_text("name: tiny\n")
     assert "base" in answers.line(path)
+
+
+def test_patches_that_are_made_for_each_label_give_the_same_lengths() -> None:
+    layer, a = torch.nn.Conv2d(2, 3, 3), torch.randn(5, 2, 6, 6)
+    d = [torch.randn(5, 3, 4, 4) for _ in range(4)]
+    assert torch.equal(answers.patches_anew(layer, d, a), chain._squared_lengths(layer, d, a))
