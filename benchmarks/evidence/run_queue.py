@@ -14,9 +14,11 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 import pandas as pd
 import yaml
@@ -26,6 +28,7 @@ CHECKOUT = HERE.parents[1]
 RUN = (sys.executable, "-m", "orchestrator", "run")
 MEASURED = CHECKOUT / "docs" / "measured"
 WAIT = 60.0  # seconds between two looks at the trials of a running sweep
+WRITING = Lock()  # of docs/measured
 PATIENCE = "resources.timeout_seconds=28800"  # beside other work, a block of clients can take hours
 
 
@@ -121,16 +124,18 @@ def work(line: Line, results: Path) -> int:
     printed = subprocess.run(
         line.command("--print-config"), cwd=CHECKOUT, capture_output=True, text=True, check=True
     ).stdout
+    commands = []
     for text in printed.split("\n---\n"):  # each trial with all its fields: the same id
         trial = text.split(":", 1)[0].removeprefix("# trial ")
         if trial in missing:
-            file = results / f"{line.name}-{trial}.yaml"
+            file = results / f"{line.name}-{trial}" / "trial.yaml"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-            command = [*RUN, str(file), "--set", PATIENCE, "--results", str(results)]
-            if code := watched(line, command, results / yaml.safe_load(text)["name"]):
-                return code
-    return 0
+            command = [*RUN, str(file), "--set", PATIENCE, "--results", str(file.parent)]
+            commands.append((line, command, file.parent / yaml.safe_load(text)["name"]))
+    # As many at a time as there are cores, each with results of its own.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return max(map(abs, pool.map(watched, *zip(*commands, strict=True))))
 
 
 def watched(line: Line, command: list[str], folder: Path) -> int:
@@ -140,7 +145,8 @@ def watched(line: Line, command: list[str], folder: Path) -> int:
     while code is None:
         with suppress(subprocess.TimeoutExpired):
             code = run.wait(WAIT)
-        harvest(line.name, folder)
+        with WRITING:
+            harvest(line.name, folder)
     return code
 
 
