@@ -60,12 +60,13 @@ class Schedule:
         """How often something is done that is due after so many rounds each, and after the last one."""
         return -(-self.last // every) + (self.begun - 1) * (self.compared // every)
 
-    def on_models(self, every: int) -> tuple[int, int]:
-        """How often models are attacked every so many rounds, and the rounds that they were trained for, added up."""
-        abandoned = max(0, self.compared - 1)  # because models are attacked before they are trained further
-        times = -(-self.last // every) + (self.begun - 1) * (abandoned // every)
+    def on_models(self, every: int) -> tuple[int, int, int]:
+        """How often models are attacked, and for how many rounds they were trained: the sum, and that of the latest."""
+        abandoned, again = max(0, self.compared - 1), self.begun - 1  # models are attacked before they train further
+        times = -(-self.last // every) + again * (abandoned // every)
         last, others = (every * (rounds // every) * (rounds // every + 1) // 2 for rounds in (self.last, abandoned))
-        return times, last + (self.last if self.last % every else 0) + (self.begun - 1) * others
+        anew = last + (self.last if self.last % every else 0) + again * others
+        return times, anew, self.last + again * (abandoned - abandoned % every)
 
 
 def of_trial(run: Run, data: Federation, place: Placement, rate: Rate, loading: float = 0.0) -> Seconds:
@@ -77,8 +78,7 @@ def of_trial(run: Run, data: Federation, place: Placement, rate: Rate, loading: 
     due, sizes = Schedule(run), np.resize(data.sizes, run.data.config.clients)
     parts: Any = Counter({"loading data": loading, "server and files": TRIAL_SECONDS})
     if warm := run.aggregation.module.warm_start(run.aggregation.config):
-        models = due.begun * run.clustering.config.clusters
-        parts["training"] = models * warm.epochs * len(data.shadow) * rate("train")
+        parts["training"] = due.begun * run.clustering.config.clusters * warm.epochs * len(data.shadow) * rate("train")
     parts.update(federation(run, sizes, due.rounds, rate, place.actors))
     parts.update(evaluations(run, sizes, len(data.test), rate, place.actors))
     for attack in run.attacks:
@@ -126,12 +126,12 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
     if "sums" in module.KINDS:
         parts["attacks"] += due.times(config.every) * len(clusters(run, data)) * rate("attack", attack.name)
     if "models" in module.KINDS:
-        groups, (times, rounds) = clusters(run, data), due.on_models(config.every)
+        groups, (times, anew, latest) = clusters(run, data), due.on_models(config.every)
         parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.actors)
         for job in [job for j, group in enumerate(groups) for job in shadow_jobs(run, Cluster(data, j, group), attack)]:
-            continued = any(True for _ in module.earlier(job))  # as long as the model's clients stay
+            rounds = latest if any(True for _ in module.earlier(job)) else anew  # as long as the model's clients stay
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
-            trained = alone(job.sizes, due.rounds if continued else rounds) if job.rounds else epochs * rate("train")
+            trained = alone(job.sizes, rounds) if job.rounds else epochs * rate("train")
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
             parts["shadow models"] += (trained + checks) / place.actors
     if "replicas" in module.KINDS:
