@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from orchestrator.config.sweep_file import load_sweep
@@ -246,6 +247,15 @@ def test_metric_privacy() -> Iterator[str]:
 
 CIA = {"fedavg": "FedAvg", "fedmedian": "median"}
 KINDS = {"none": "none", "global_dp": "global-DP", "metric_privacy": "metric privacy"}
+AT_RANDOM, TRAINED = "at random", "trained on 640 images"
+STRATEGIES = {  # aggregation, objective, how the model begins, and the printed differences by kind
+    "FedAvg": ("fedavg", "plain", AT_RANDOM, 0.127, 0.257, 0.246),
+    "FedMedian": ("fedmedian", "plain", AT_RANDOM, 0.101, 0.286, 0.259),
+    "FedProx (inactive)": ("fedavg", "fedprox", AT_RANDOM, 0.127, 0.312, 0.248),
+    "FedAvgM": ("fedavgm", "plain", TRAINED, 0.198, 0.131, 0.220),
+    "FedOpt": ("fedopt", "plain", TRAINED, 0.006, 0.079, 0.113),
+    "FedYogi": ("fedyogi", "plain", TRAINED, 0.112, 0.189, 0.149),
+}
 
 
 @stated("docs/metric_privacy.md")
@@ -264,10 +274,16 @@ def test_client_inference() -> Iterator[str]:
     yield f"{distinct:.0%} of theirs are distinct".replace("%", " %")
     yield f"{trials['cia_difference'].min():.2f} to {trials['cia_difference'].max():.2f} in all six runs"
     yield f"p = {trials['cia_p_least'].max():.3f} and an epsilon of {trials['cia_epsilon_most'].max():.2f}"
-    short = measured("metric_privacy_cia_shortened").set_index("privacy.name")["cia_difference"]
-    yield f"0.127 and {short['none']:.3f} without noise"
-    yield f"0.257 and {short['global_dp']:.3f} under global-DP"
-    yield f"0.246 and {short['metric_privacy']:.3f} under metric privacy"
+    published = pd.concat([measured("metric_privacy_cia_published"), measured("metric_privacy_fedprox_cia")])
+    for label, (aggregation, objective, begins, *printed) in STRATEGIES.items():
+        rows = published[(published["aggregation.name"] == aggregation) & (published["objective.name"] == objective)]
+        found = rows.set_index("privacy.name")["cia_difference"]
+        cells = (f"{there:.3f} | {found[kind]:.3f}" for kind, there in zip(KINDS, printed, strict=True))
+        yield f"| {label} | {begins} | {' | '.join(cells)} |"
+        grows = [found[kind] > found["none"] for kind in ("global_dp", "metric_privacy")]
+        assert grows == [begins == TRAINED] * 2
+    grown = [there > none for *_, none, noisy, metric_noise in STRATEGIES.values() for there in (noisy, metric_noise)]
+    assert (sum(grown), len(grown)) == (11, 12)
 
 
 # Verdicts
