@@ -247,6 +247,7 @@ def test_metric_privacy() -> Iterator[str]:
 
 CIA = {"fedavg": "FedAvg", "fedmedian": "median"}
 KINDS = {"none": "none", "global_dp": "global-DP", "metric_privacy": "metric privacy"}
+NOISY = ("global_dp", "metric_privacy")
 AT_RANDOM, TRAINED = "at random", "trained on 640 images"
 STRATEGIES = {  # aggregation, objective, how the model begins, and the printed differences by kind
     "FedAvg": ("fedavg", "plain", AT_RANDOM, 0.127, 0.257, 0.246),
@@ -280,7 +281,10 @@ def test_client_inference() -> Iterator[str]:
         found = rows.set_index("privacy.name")["cia_difference"]
         cells = (f"{there:.3f} | {found[kind]:.3f}" for kind, there in zip(KINDS, printed, strict=True))
         yield f"| {label} | {begins} | {' | '.join(cells)} |"
-        grows = [found[kind] > found["none"] for kind in ("global_dp", "metric_privacy")]
+        loss = rows.set_index("privacy.name")["cia_aggregated_loss"]
+        assert begins == TRAINED or all(1.2 <= round(loss[kind], 2) <= 1.24 for kind in NOISY)
+        assert found["metric_privacy"] < found["global_dp"]
+        grows = [found[kind] > found["none"] for kind in NOISY]
         assert grows == [begins == TRAINED] * 2
     grown = [there > none for *_, none, noisy, metric_noise in STRATEGIES.values() for there in (noisy, metric_noise)]
     assert (sum(grown), len(grown)) == (11, 12)

@@ -121,6 +121,8 @@ def work(line: Line, results: Path) -> int:
         return 0
     if missing == ids or (results / name).exists():
         return watched(line, line.command("--results", str(results)), results / name)
+    from orchestrator.cluster.ray_session import local_cpus
+
     printed = subprocess.run(
         line.command("--print-config"), cwd=CHECKOUT, capture_output=True, text=True, check=True
     ).stdout
@@ -133,9 +135,15 @@ def work(line: Line, results: Path) -> int:
             file.write_text(text, encoding="utf-8")
             command = [*RUN, str(file), "--set", PATIENCE, "--results", str(file.parent)]
             commands.append((line, command, file.parent / yaml.safe_load(text)["name"]))
-    # As many at a time as there are cores, each with results of its own.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return max(map(abs, pool.map(watched, *zip(*commands, strict=True))))
+    if len(commands) < len(missing):
+        raise SystemExit(f"{line.name}: --print-config shows {len(commands)} of the {len(missing)} missing trials")
+    # As many at a time as there are cores, each with results and a cache of its own, and one where nothing else may run.
+    with ThreadPoolExecutor(1 if "timing" in line.sweep else local_cpus()) as pool:
+        for code in pool.map(watched, *zip(*commands, strict=True)):
+            if code:
+                pool.shutdown(cancel_futures=True)
+                return code
+    return 0
 
 
 def watched(line: Line, command: list[str], folder: Path) -> int:

@@ -136,9 +136,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
     sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
     if reduced:
-        remarks.append(
-            f"training in reduced precision takes {max(reduced):.1f} x as long as in float32 on this processor"
-        )
+        remarks.append(f"training in reduced precision takes {max(reduced):.1f} x as long as float32 on this processor")
     return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *remarks])
 
 

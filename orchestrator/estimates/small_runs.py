@@ -1,6 +1,6 @@
 """A run in small: the round's own functions, on a few clients and examples, with a stopwatch around each.
 
-Every step begins with a few examples and is repeated with more, until it has taken about a second or had the whole federation.
+Every step begins with a few examples and is repeated with more, once at least, until that has taken about a second or had all.
 """
 
 from __future__ import annotations
@@ -179,9 +179,11 @@ class Small:
             if small is self.data or whole > EACH or (len(tries) > 2 and spent + GROWTH * whole > EACH):
                 mean = min(seconds / units for units, seconds in tries[1:])
                 (before, earlier), (after, later) = tries[-2:]
-                held, passes = float(self.data.sizes.mean()), self.run.training.config.epochs * self.together
-                entire = {"train": held * passes, "curve": min(held, self.run.curvature.examples)}.get(step, after)
-                if small is self.data or entire <= after or before == after:
+                held, had, cap = self.data.sizes.mean(), small.sizes.mean(), self.run.curvature.examples
+                passes = self.run.training.config.epochs / self.light.training.config.epochs
+                grown = passes * held / had if step == "train" else min(held, cap) / min(had, cap)
+                entire = {"attack": 1.0, "evaluate": 0.0, "serve": 0.0}.get(step, after * grown)
+                if small is self.data or entire <= after or min(after - before, later - earlier) <= 0:
                     return mean
                 # What does not grow with the examples, as vectors as long as the model, is spread over more than here.
                 further = (later - earlier) / (after - before)
@@ -254,16 +256,15 @@ class Small:
 
     def attack(self, data: Federation, name: str) -> Step:
         """Attack the updates of a round, or a model; by the examples that updates or shadow models are tried on."""
-        attack = attack_named(self.run, name)
-        kinds = attack.module.KINDS
+        kinds = (attack := attack_named(self.run, name)).module.KINDS
         make = self._observe if "updates" in kinds else self._add_up if "sums" in kinds else self._audit
         most = getattr(attack.config, "targets", 0) * ("updates" in kinds)  # of each client, as many of every one
 
         def tried(part: Federation) -> float:
-            everybody = Cluster(part, 0, np.arange(part.clients))
-            jobs = counts.shadow_jobs(self.light, everybody, attack, 0.0) if "models" in kinds else ()
-            asked = sum(len(job.members) for job in jobs) or len(part.train)
-            return part.clients**2 * min(most, part.sizes.min()) if most else asked
+            cluster = Cluster(part, 0, np.arange(part.clients))
+            jobs = counts.shadow_jobs(self.light, cluster, attack, 0.0) if "models" in kinds else ()
+            pairs = part.clients**2 * min(most, part.sizes.min())
+            return float(pairs or sum(len(job.members) for job in jobs) or len(part.train))
 
         return tried(data) / tried(self.data), make(attack, data)
 

@@ -42,6 +42,19 @@ def test_finished_trials_are_written_once(swept: Arrangement, tmp_path: Path) ->
     assert len(pd.read_parquet(tmp_path / "line.parquet")) == len(table)
 
 
+def test_missing_trials_are_run_each_by_itself_and_a_failure_ends_the_line(monkeypatch, tmp_path: Path) -> None:
+    (line,) = [line for line in run_queue.queue() if line.name == "finp_timing_20"]  # of which one runs at a time
+    _, ids = run_queue.loaded(line)
+    codes, run = iter([0, -9, 0]), list[Path]()
+    monkeypatch.setattr(run_queue, "harvest", lambda name, folder: ids - set(sorted(ids)[:3]))
+    monkeypatch.setattr(run_queue, "watched", lambda line, command, folder: run.append(folder) or next(codes))
+    assert run_queue.work(line, tmp_path) == -9
+    assert {folder.parent.name.removeprefix("finp_timing_20-") for folder in run} <= set(sorted(ids)[:3])
+    assert 2 <= len(run) <= 3 and all((folder.parent / "trial.yaml").exists() for folder in run)
+    monkeypatch.setattr(run_queue, "harvest", lambda name, folder: ids)
+    assert run_queue.work(line, tmp_path) == 0
+
+
 def test_the_hours_of_a_sweep_are_divided_among_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "tiny.yaml"
     attacked = "training: {epochs: 1, batch_size: 5}, attacks: [{name: shadow_mia, every: 1, shadows: 3}]"

@@ -67,6 +67,9 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
 
 def test_very_many_rounds_are_counted_at_once():
     few, many = (Schedule(a_run(rounds=rounds, evaluate_every=5)) for rounds in (1000, 10**15))
+    starts = {"name": "ifca", "clusters": 2, "restarts": 3, "restart_rounds": 8}
+    # Two abandoned initializations of 8 rounds, with attacks after 3 and 6; the best has them after 3, 6, ..., 18 and 20.
+    assert Schedule(a_run(rounds=20, clustering=starts)).on_models(3) == (7 + 2 * 2, 63 + 20 + 2 * 9, 20 + 2 * 6)
     assert (few.rounds, few.on_tests, few.on_models(500), few.times(10)) == (1000, 200, (2, 1500, 1000), 100)
     assert (many.rounds, many.on_tests, many.times(7)) == (10**15, 200 * 10**12, -(-(10**15) // 7))
     attacks = [{"name": "shadow_mia", "every": 3}, {"name": "cia", "replicas": 8}, {"name": "sia", "every": 7}]
@@ -163,22 +166,30 @@ def tries_of(monkeypatch, step: str, once: float, each: float) -> tuple[Small, l
     monkeypatch.setattr(small_runs, "time", times)
     monkeypatch.setattr(Small, "together", 1)
 
-    def work(self: Small, data: Any) -> Any:
-        tries.append(units := float(data.sizes[0]))
-        return units, lambda: clock.__setitem__(0, clock[0] + once + each * units)
+    def work(self: Small, data: Any, *attack: str) -> Any:
+        tries.append(size := float(data.sizes[0]))
+        # Two of three passes; a tenth of the products with the Hessian; a share of the whole attack.
+        done = {"train": 2 * size, "curve": min(size, 150)}.get(step, size)
+        units = {"curve": done / 10, "attack": done / 200}.get(step, done)
+        return units, lambda: clock.__setitem__(0, clock[0] + once + each * done)
 
     monkeypatch.setattr(Small, step, work)
-    of = {"data": {"name": "digits", "clients": 4, "examples_per_client": 200}, "curvature": {"examples": 150}}
-    run = a_run(objective="finp", training={"epochs": 3, "batch_size": 20}, **of)
+    given: dict[str, Any] = {
+        "data": {"name": "digits", "clients": 4, "examples_per_client": 200},
+        "training": {"epochs": 3, "batch_size": 20},
+        "curvature": {"examples": 150, "solver": "power", "power_steps": 80},
+    }
+    run = a_run(objective="finp", **given)
     return Small(run, partition_data(run, Path())), tries
 
 
 @pytest.mark.parametrize(
     ("step", "once", "rate"),
     [
-        ("train", 0.05, 0.01 + 0.05 / (200 * 3)),  # three passes over a client's examples
-        ("curve", 0.05, 0.01 + 0.05 / 150),
-        ("curve", 0.0, 0.01),
+        ("train", 0.05, 0.01 + 0.05 / (200 * 3)),
+        ("curve", 0.05, 10 * (0.01 + 0.05 / 150)),
+        ("curve", 0.0, 10 * 0.01),
+        ("attack", 0.05, 200 * 0.01 + 0.05),
         ("evaluate", 0.05, 0.21 / 16),
     ],
 )
@@ -188,7 +199,7 @@ def test_what_a_client_takes_once_is_spread_over_all_its_examples(
     assert tries_of(monkeypatch, step, once, 0.01)[0].rate(step) == pytest.approx(rate)
 
 
-@pytest.mark.parametrize(("once", "each", "sizes"), [(0.1, 0.025, [8, 8, 16]), (3.1, 0.02, [8])])
+@pytest.mark.parametrize(("once", "each", "sizes"), [(0.1, 0.0125, [8, 8, 16]), (3.1, 0.02, [8])])
 def test_a_step_of_a_large_model_is_taken_with_twice_the_examples_unless_it_is_long(
     monkeypatch, once: float, each: float, sizes: list[float]
 ) -> None:
