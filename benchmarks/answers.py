@@ -56,7 +56,7 @@ def forecasts(path: Path) -> tuple[int, dry_run.Forecast, dict[str, float]]:
         if "shadow models" in before:
             with patch.object(shadow_mia, "earlier", lambda job: ()):
                 before["shadow models"] = forecast().trial["shadow models"]
-    if "curvature" in before:
+    if "curvature" in before and any(run.curvature.trace == "gauss_newton" for run in sweep.runs):
         with patch.object(chain, "_squared_lengths", patches_anew):
             before["curvature"] = forecast().trial["curvature"]
     return len(trials), now, before

@@ -326,3 +326,31 @@ def test_dp_sgd_and_source_inference() -> Iterator[str]:
     yield f"from {with_plain:.3f} to {with_noise:.3f}; but clipping alone, without noise, takes as much"
     loss = signed(differences(clipped, plain, "accuracy")).split()[0].removeprefix("−")
     yield f"({with_clip:.3f}) for {loss} of accuracy"
+
+
+PRECISION = {
+    ("precision_mri", "none"): "MRI, FedAvg, two rounds of five epochs",
+    ("precision_mri", "metric_privacy"): "the same with metric privacy",
+    ("precision_mnist", "none"): "MNIST CNN, IFCA-MIR, 20 clients with 50 images, eight rounds of three epochs",
+    ("precision_cnn", "none"): "CIFAR CNN, FedAvg, two rounds of five epochs",
+}
+
+
+@stated("benchmarks/README.md")
+def test_bf16_beside_float32() -> Iterator[str]:
+    found = {}
+    for (name, privacy), run in PRECISION.items():
+        rows = measured(name)
+        precision = rows["run"].map(lambda run: json.loads(run)["training"]["precision"])
+        kind = rows["run"].map(lambda run: json.loads(run)["privacy"]["name"])
+        bf16, plain = (rows[(precision == value) & (kind == privacy)] for value in ("bf16", "float32"))
+        found[name, privacy] = lambda metric, bf16=bf16, plain=plain: shown(differences(bf16, plain, metric))
+        cells = map(found[name, privacy], ("accuracy", "test_accuracy", "auc_micro", "loss"))
+        yield f"| {run} | {len(bf16)} | {' | '.join(cells)} |"
+    yield f"is {found['precision_mri', 'metric_privacy']('distance')} larger in bf16"
+    yield f"the shadow attack's accuracy differs by {found['precision_mnist', 'none']('mia_accuracy')}"
+    clients = measured("precision_mnist_clients")
+    chosen = clients.pivot(index=["seed", "round", "client"], columns="training.precision", values="cluster")
+    assert len(chosen) == 1280 and (chosen["bf16"] == chosen["float32"]).all()
+    sia, eod = (found["precision_cnn", "none"](metric) for metric in ("sia_mean", "eod"))
+    yield f"source inference differs by {sia}, EOD by {eod}"

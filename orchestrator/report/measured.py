@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,7 @@ def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], li
     if secret:
         notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
     return [
-        Trial(row["id"], run, {key: value for key, value in row.items() if isinstance(value, float | int)})
+        Trial(row["id"], run, {key: x for key, x in row.items() if isinstance(x, float | int) and not math.isnan(x)})
         for row, run in rows
         if row["status"] == "finished" and run.get("privacy.noise") != "secret"
     ], notes

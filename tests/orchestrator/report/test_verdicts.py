@@ -227,11 +227,13 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
             "status": ["finished", "failed", "finished"],
             "run": [json.dumps(one) for one in (run, plain, plain)],
             "accuracy": [0.1, 0.2, 0.3],
+            "mia_accuracy_minority": [0.5, 0.5, float("nan")],  # no model was the minority's
         }
     )
     table.to_parquet(tmp_path / "some.parquet")
     trials, notes = read_trials([tmp_path])
     assert [one.id for one in trials] == ["c"] and len(notes) == 2
+    assert trials[0].metrics == {"accuracy": 0.3}
 
 
 def test_the_command_refuses_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
