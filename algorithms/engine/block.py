@@ -117,6 +117,22 @@ def train(
     )
 
 
+def read_by_training(
+    run: Run, data: Federation, models: Sequence[Weights], assigned: Assignment
+) -> tuple[list[Any], list[NDArray[Any]]]:
+    """Return all that the result of `train` depends on besides the generators: JSON values, and arrays."""
+    slots = [slot.to_dict() for slot in (run.model, run.training, run.objective)]
+    selected = run.clustering.module.selection_size(run.clustering.config)
+    needed = sorted(set(run.objective.module.NEEDS) & set(assigned.statistics))
+    named = {name: assigned.statistics[name] for name in needed} | dict(sorted(assigned.optimizer_states.items()))
+    examples = [data.client(client) for client in assigned.clients]
+    arrays = [array for part in examples for array in (part.x, part.y)]
+    arrays += [array for weights in models for array in (weights.params, weights.buffers)]
+    place = list(assigned.clients), assigned.chosen.tolist(), assigned.round
+    plain = [slots, selected, place, data.classes, repr(data.prepare), list(named)]
+    return plain, arrays + [np.asarray(values) for values in named.values()]
+
+
 def _draws(run: Run, data: Federation, network: Network, plan: Ints, client: int, stream: Stream) -> Draws:
     """Draw a client's random numbers of this round, except for its batches, which are ``plan``."""
     noisy, probing = run.training.module.PRIVATE_STEPS, run.objective.module.ITERATES

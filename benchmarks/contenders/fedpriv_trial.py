@@ -123,12 +123,10 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         group = placement_group(place.bundles)  # what Tune would reserve for the trial
         ray.get(group.ready())
         clients = ClientPool(place.actor_options(group), resources.timeout_seconds)
-        shadows = ShadowTasks(
-            options.cache or scratch / "shadows", place.shadow_options(group), resources.timeout_seconds
-        )
+        shadows = ShadowTasks(place.shadow_options(group), resources.timeout_seconds)
         own = partition_data(run, options.data or Path()) if options.run else None
         data = ray.put(own or federation(work, read_examples(options.folder)))
-        setup, folder = Setup("benchmark", [ray.put(run.to_dict()), data]), Folder(scratch).trial("t")
+        setup, folder = Setup("benchmark", [ray.put(run.to_dict()), data], options.cache), Folder(scratch).trial("t")
         trial = Trial(run, TrialContext(setup, ray.get(data), clients, shadows, folder))
         if not options.run:
             trial.state.models = [flattened(read_initial(options.folder))]

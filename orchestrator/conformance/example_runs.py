@@ -128,9 +128,9 @@ def inline_trial(base: dict[str, Any] | Run, folder: Path, data: Federation | No
     """
     run = base if isinstance(base, Run) else resolve(base)
     data = data or partition_data(run, Path())
-    setup = prepare_session(str(folder), run, data)
+    setup = prepare_session(str(folder), run, data, cache=folder / "cache")
     files = Folder(folder).trial("t")
-    return Trial(run, TrialContext(setup, data, LocalClients(), InlineShadows(folder / "cache"), files))
+    return Trial(run, TrialContext(setup, data, LocalClients(), InlineShadows(), files))
 
 
 def finished(trial: Trial) -> Trial:

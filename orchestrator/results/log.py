@@ -217,25 +217,27 @@ def quarantine(path: Path) -> Path:
     return aside
 
 
-def stored(cache: Path, key: str) -> bytes | None:
-    """Return the content of an entry of a sweep's cache; None if it is not there or damaged.
+def stored(cache: Path | None, key: str) -> bytes | None:
+    """Return the content of an entry of a sweep's cache; None if it is not there or damaged, or there is no cache.
 
     Entries are what attacks have trained, which all trials of the sweep share: a folder with one part each, named by the
     hash of all that its content depends on.
     """
     try:
-        manifest = read_manifest(cache / key, key)
-        return manifest.read(*manifest.parts)
+        manifest = read_manifest(cache / key, key) if cache else None
+        return manifest.read(*manifest.parts) if manifest else None
     except (FileNotFoundError, DamageError):
         return None
 
 
-def cached(cache: Path, key: str, make: Callable[[], bytes]) -> bytes:
+def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
     """Return the content of an entry, which is made if it is not there or damaged. Raises WriteError.
 
     Two processes may make the same entry at once, and differ in what they measured of time: a part's name is its digest, so
     that either manifest stands with its own.
     """
+    if cache is None:
+        return make()
     if (content := stored(cache, key)) is None:
         log, content = Log(cache / key, key), make()
         if os.path.lexists(log.path) and not log.path.is_dir():

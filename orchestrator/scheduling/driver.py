@@ -41,7 +41,7 @@ class Driver(tune.Trainable):
         trial = TrialConfig.from_dict(config["trial"])
         place, group, timeout = trial.placement, get_current_placement_group(), trial.timeout
         self.clients = ClientPool(place.actor_options(group), timeout, Path(trial.sweep).name)
-        self.shadows = ShadowTasks(Folder(Path(trial.sweep)).cache, place.shadow_options(group), timeout)
+        self.shadows = ShadowTasks(place.shadow_options(group), timeout)
         self._data: tuple[str, Any] = ("", None)
         self._take(trial)
 
@@ -71,9 +71,9 @@ class Driver(tune.Trainable):
                 self._data = (key, ray.put(partition_data(run, root)))
             data = ray.get(self._data[1])
             run = settled(run, data)
-            setup = Setup(self.trial_config.identity.id, [ray.put(run.to_dict()), self._data[1]])
-            kept: dict[str, Any] = {"origin": self.trial_config.identity.hashes, "cache": sweep.cache}
-            self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, **kept))
+            setup = Setup(self.trial_config.identity.id, [ray.put(run.to_dict()), self._data[1]], sweep.cache)
+            origin = self.trial_config.identity.hashes
+            self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin))
         return self.trial
 
     def step(self) -> dict[str, Any]:

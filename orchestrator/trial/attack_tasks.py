@@ -33,7 +33,7 @@ from orchestrator.results.log import cached, stored
 from orchestrator.results.paths import Folder
 from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
 from orchestrator.trial.client_actors import ClientActor, LocalClients
-from orchestrator.trial.federation import content_digest, digest
+from orchestrator.trial.federation import content_digest, digest, packed
 from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
 from orchestrator.trial.restarts import Trial
@@ -54,12 +54,8 @@ UNREAD = {"rounds", "evaluate_every", "server_sees", "data", "clustering", "atta
 class AttackTasks(ABC):
     """Runs the attacks that need more computation, where whoever inherits says with `gathered`.
 
-    ``setup`` is where workers find the trial.
+    ``setup`` is where workers find the trial, and the cache.
     """
-
-    def __init__(self, cache: Path) -> None:
-        """Keep the folder of the cache."""
-        self.cache = str(cache)
 
     @abstractmethod
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -73,7 +69,7 @@ class AttackTasks(ABC):
         for j in models.clusters:
             trained = models.cluster(data, j), models.accuracies[j], models.trained_rounds[j]
             jobs[j] = attack.module.shadow_jobs(attack.config, *trained, partial(integer, run.seed))
-        calls = [(setup, attack.name, job, self.cache) for needed in jobs.values() for job in needed]
+        calls = [(setup, attack.name, job) for needed in jobs.values() for job in needed]
         shadows = iter(self.gathered(_shadow, attack.name, calls))
         audits = [(setup, attack.name, j, models, *islice(shadows, len(needed))) for j, needed in jobs.items()]
         return dict(zip(jobs, self.gathered(_audit, attack.name, audits), strict=True))
@@ -81,7 +77,7 @@ class AttackTasks(ABC):
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
-        calls = [(setup, attack.name, replica, self.cache) for replica in replicas]
+        calls = [(setup, attack.name, replica) for replica in replicas]
         by_replica = list(zip(replicas, self.gathered(_replica, attack.name, calls), strict=True))
         rng = stream(run.seed, "audit", run.rounds)
         exposure: Exposure | None = attack.module.compare(attack.config, by_replica, rng) if replicas else None
@@ -95,7 +91,7 @@ class AttackTasks(ABC):
         size = together(run, pool, len(original.models[0].params))
         numbers = [tuple(range(at, min(at + size, len(inside)))) for at in range(0, len(inside), size)]
         (own_confidence,) = self.gathered(_own_confidence, attack.name, [(setup, attack.name, original)])
-        calls = [(setup, attack.name, group, original, self.cache) for group in numbers]
+        calls = [(setup, attack.name, group, original) for group in numbers]
         confidence: Doubles = np.concatenate(self.gathered(_halves_replicas, attack.name, calls))
         model, group = original.assignment[pool.owner], data.groups[pool.owner]
         answers = Answers(pool, inside, confidence, own_confidence, model, original.names, group, data.group_names)
@@ -105,9 +101,8 @@ class AttackTasks(ABC):
 class ShadowTasks(AttackTasks):
     """Runs attacks as remote tasks; ``title`` is the sweep and trial that they are for, as Ray's dashboard shows them."""
 
-    def __init__(self, cache: Path, options: Sequence[dict[str, Any]], timeout: float) -> None:
-        """Keep the cache's folder, the Ray options that tasks use in turn, and the seconds that one may take."""
-        super().__init__(cache)
+    def __init__(self, options: Sequence[dict[str, Any]], timeout: float) -> None:
+        """Keep the Ray options that tasks use in turn, and the seconds that one may take."""
         self.options, self.timeout = list(options), timeout
         self.launched, self.title = 0, ""
 
@@ -149,16 +144,10 @@ def with_shared_noise(run: Run) -> Run:
     return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=fields)))
 
 
-def _packed(write: Any, *arrays: Any, **named: Any) -> bytes:
-    buffer = io.BytesIO()
-    write(buffer, *arrays, **named)
-    return buffer.getvalue()
-
-
 # Shadow models
 
 
-def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
+def _shadow(setup: Setup, attack: str, job: ShadowJob) -> Any:
     """Train one shadow model, or what it lacks of an earlier one in the cache, or read it from there."""
     worker = session(setup)
     module = attack_named(worker.run, attack).module
@@ -168,11 +157,11 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob, cache: str) -> Any:
     depends = digest(dependencies(worker.run, worker.data, "seed"))
 
     def trained() -> bytes:
-        entries = (stored(Path(cache), earlier.key(depends)) for earlier in module.earlier(job))
+        entries = (stored(setup.cache, earlier.key(depends)) for earlier in module.earlier(job))
         begun = next((_shadow_of(module, content) for content in entries if content), None)
-        return _packed(np.savez, **asdict(train(begun)))
+        return packed(np.savez, **asdict(train(begun)))
 
-    return _shadow_of(module, cached(Path(cache), job.key(depends), trained))
+    return _shadow_of(module, cached(setup.cache, job.key(depends), trained))
 
 
 def _shadow_of(module: Any, content: bytes) -> Any:
@@ -195,7 +184,7 @@ def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shad
 # Replicas of the whole federation
 
 
-def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, dict[str, float]]:
+def _replica(setup: Setup, attack: str, replica: Any) -> dict[int, dict[str, float]]:
     """Train one replica in this process, and measure its model after the rounds that the attack names."""
     worker = session(setup)
     component = attack_named(worker.run, attack)
@@ -204,18 +193,20 @@ def _replica(setup: Setup, attack: str, replica: Any, cache: str) -> dict[int, d
 
     def measured() -> bytes:
         world = component.module.world(component.config, worker.data, replica, worker.fixed)
-        return json.dumps(_measure(worker.data, world, run, component)).encode()
+        return json.dumps(_measure(worker.data, world, run, component, setup.cache)).encode()
 
     plain = [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), content_digest(worker.data)]
-    values = json.loads(cached(Path(cache), f"replica-{digest(plain)}", measured))
+    values = json.loads(cached(setup.cache, f"replica-{digest(plain)}", measured))
     return {int(round_): value for round_, value in values.items()}
 
 
-def _measure(whole: Federation, world: World, run: Run, attack: AttackComponent) -> dict[int, dict[str, float]]:
+def _measure(
+    whole: Federation, world: World, run: Run, attack: AttackComponent, cache: Path | None
+) -> dict[int, dict[str, float]]:
     """Train a replica and return the measurements of its model by round."""
     measured: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        setup = prepare_session(f"replica of {run.seed}", run, world.data, Sending(world.silent, world.noisy))
+        setup = prepare_session(f"replica of {run.seed}", run, world.data, Sending(world.silent, world.noisy), cache)
         files = Folder(Path(folder)).trial("replica")
         trial = Trial(run, TrialContext(setup, world.data, LocalClients(), None, files, world.noisy))
         while not trial.done:
@@ -256,7 +247,7 @@ def _own_confidence(setup: Setup, attack: str, original: FinishedRun) -> Doubles
     return _halves.confidence(worker.network, original.models, pool, original.assignment[pool.owner])
 
 
-def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original: FinishedRun, cache: str) -> Doubles:
+def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original: FinishedRun) -> Doubles:
     """Train replicas, or read from the cache, their confidence in every example, [replicas, n]; NaN if diverged."""
     from algorithms.engine.federation import train_models
 
@@ -277,14 +268,14 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
         return [_halves.confidence(worker.network, weights, pool, model) for weights in trained]
 
     def answered() -> bytes:
-        return _packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))
+        return packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))
 
     plain = [*dependencies(run, worker.data), clusters, original.start, list(numbers)]
     arrays: list[NDArray[Any]] = [original.history, worker.data.example_strengths]
     arrays += [pool.examples.x, pool.examples.y, model]
     for half in halves.values():
         arrays += [half.train.x, half.train.y, half.offsets, half.example_strengths]
-    confidence: Doubles = np.load(io.BytesIO(cached(Path(cache), f"halves-{digest(plain, *arrays)}", answered)))
+    confidence: Doubles = np.load(io.BytesIO(cached(setup.cache, f"halves-{digest(plain, *arrays)}", answered)))
     return confidence
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -14,16 +17,23 @@ import ray
 
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, Evaluation, Weights
-from algorithms.engine.round import train_block
+from algorithms.engine.round import train_block, under
+from algorithms.interfaces import Run
 from attacks.interfaces import SeenSum, SeenUpdates, Sum
+from datasets.federation import Federation
+from orchestrator.results.log import cached, stored
+from orchestrator.trial.federation import digest, packed
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Setup, session
 
 if TYPE_CHECKING:
+    from algorithms.core.network import Network
     from algorithms.engine.block import TrainedBlock
 
 SMALL = 1 << 16  # bytes that may travel with every job; on a cluster, Ray puts up to 100 kB into the call itself
 PREDICTED = 2000  # examples of a prediction job; fixed, because it determines the batches and thereby the bytes
+WORTH = 4e6  # bytes on disk that a second of training is worth, beyond what an entry of the cache takes
+ENTRY_SECONDS = 0.02
 PIPELINE = 2  # jobs sent to an actor at a time: the second travels while the first is computed
 
 
@@ -71,7 +81,8 @@ class ClientActor:
             return {attack.name: attack.module.observe(attack.config, updates) for attack in due}
 
         streams = worker.streams(assigned.round), worker.fixed
-        return train_block(run, data, network, models, assigned, streams, observe, worker.sending)
+        sending = replace(worker.sending, train=partial(train_once, setup.cache))
+        return train_block(run, data, network, models, assigned, streams, observe, sending)
 
     def attack_sum(self, setup: Setup, received: Sum, round_: int, attacks: tuple[str, ...]) -> dict[str, Any]:
         """Return what the named attacks on sums observe of what the server received of a model, by attack."""
@@ -111,6 +122,37 @@ class ClientActor:
             state = network.module.state_dict()
             named.append({name: array.cpu().contiguous().numpy().copy() for name, array in state.items()})
         return named
+
+
+def train_once(
+    cache: Path | None,
+    run: Run,
+    data: Federation,
+    network: Network,
+    models: list[Weights],
+    assigned: Assignment,
+    of_round: Callable[..., np.random.Generator],
+) -> TrainedBlock:
+    """Train a block or, in the first round, take over what another trial or replica of the sweep has trained alike.
+
+    That round is the same for all that differ only in what the server does with it. Secret noise is never kept.
+    """
+    from algorithms.engine import block
+
+    train = partial(block.train, run, data, network, models, assigned, of_round)
+    if cache is None or assigned.round or not run.repeatable:
+        return train()
+    plain, arrays = block.read_by_training(run, data, models, assigned)
+    key = f"first-round-{digest([run.seed, plain], *arrays)}"
+    if content := stored(cache, key):
+        with np.load(io.BytesIO(content)) as file:
+            return block.TrainedBlock(file["params"], file["buffers"], file["loss"], under("states.", file))
+    began, trained = time.perf_counter(), train()
+    if trained.params.nbytes < WORTH * (time.perf_counter() - began - ENTRY_SECONDS):
+        states = {f"states.{name}": array for name, array in trained.optimizer_states.items()}
+        fields = {"params": trained.params, "buffers": trained.buffers, "loss": trained.loss}
+        cached(cache, key, partial(packed, np.savez, **fields, **states))
+    return trained
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,6 @@ class TrialContext:
         tasks: runs the attacks with shadow models or replicas; an `orchestrator.trial.attack_tasks.AttackTasks`.
         noisy: whether the server, and not its clients (`Session`), adds noise; not so in a replica that is a reference.
         origin: the hashes of the code and the data.
-        cache: the folder of what trials of the sweep share; None: nothing.
     """
 
     setup: Setup
@@ -67,7 +65,6 @@ class TrialContext:
     folder: TrialFolder
     noisy: bool = True
     origin: Mapping[str, str] = field(default_factory=dict)
-    cache: Path | None = None
 
 
 class Rounds:

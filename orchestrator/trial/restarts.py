@@ -166,13 +166,13 @@ class Trial:
         run, clustering = self.run, self.run.clustering
         attacked = any(due(run, "models", round_) for round_ in range(self.compared_after))
         like = clustering.module.SORTS_LIKE
-        if self.starts == 1 or not like or attacked or not run.repeatable or self.context.cache is None:
+        if self.starts == 1 or not like or attacked or not run.repeatable or self.context.setup.cache is None:
             return None
         fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
         alike = run.to_dict() | {"clustering": {"name": like, **fields}}
         origin = self.context.origin
         name = digest([alike, origin.get("code"), origin.get("data"), content_digest(self.data)])
-        return self.context.cache, f"initializations-{name}"
+        return self.context.setup.cache, f"initializations-{name}"
 
     def _compare(self) -> None:
         """Keep the current initialization if it is the best so far, then try the next or continue with the best."""

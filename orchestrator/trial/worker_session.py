@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """Where a worker finds a trial: its key, and references to its configuration and its data.
+    """Where a worker finds a trial: its key, references to its configuration and its data, and what trials share.
 
     The references are in a list, so that Ray does not resolve them and a worker fetches them only if the key is new.
+    ``cache`` is the folder of what trials of the sweep have trained; None: each trains for itself.
     """
 
     key: str
     refs: list[ray.ObjectRef[Any]]
+    cache: Path | None = None
 
 
 @dataclass
@@ -104,7 +107,9 @@ def session(setup: Setup) -> Session:
     return _sessions[setup.key]
 
 
-def prepare_session(key: str, run: Run, data: Federation, sending: Sending = EVERYTHING) -> Setup:
+def prepare_session(
+    key: str, run: Run, data: Federation, sending: Sending = EVERYTHING, cache: Path | None = None
+) -> Setup:
     """Create a run's session in this process, drop the previous one, and return the setup under which jobs find it."""
     from algorithms.core.network import Network
 
@@ -112,4 +117,4 @@ def prepare_session(key: str, run: Run, data: Federation, sending: Sending = EVE
     _sessions.clear()
     network = Network(run.model, data.shape, data.classes, run.training.config.device)
     _sessions[key] = Session(run, data, network, sending)
-    return Setup(key, [])
+    return Setup(key, [], cache)

@@ -277,7 +277,7 @@ def measured(run: Any, world: World, number: int, whole: Federation) -> dict[str
     """The losses that one world of a pair ends with."""
     component = run.attacks[0]
     alone = replace(run, attacks=(), seed=attack_tasks.integer(run.seed, "replicas", number))
-    return attack_tasks._measure(whole, world, alone, component)[run.rounds]
+    return attack_tasks._measure(whole, world, alone, component, None)[run.rounds]
 
 
 def test_the_worlds_of_a_pair_share_their_noise_and_a_reference_has_none():

@@ -46,7 +46,7 @@ def _train(work: Work, trial: TrialSpec) -> None:
     root = str(work.sweep.root_of(trial.run))
     config = TrialConfig(identity, str(work.folder.path), root, work.place, 10.0, every_round=True)
     driver = object.__new__(Driver)
-    driver.clients, driver.shadows = LocalClients(), InlineShadows(work.folder.cache)
+    driver.clients, driver.shadows = LocalClients(), InlineShadows()
     driver._data = ("", None)
     _sessions.clear()
     with patch.object(ray, "put", lambda value: value), patch.object(ray, "get", lambda held: held):

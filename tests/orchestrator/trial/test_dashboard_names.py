@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,7 +45,7 @@ def test_actors_jobs_and_tasks_are_named_after_the_sweep_the_trial_and_the_attac
     ClientPool([{}], 1.0, "quickstart")
     assert len(set(names)) == 3
     assert all(name.startswith("clients of quickstart, ") for name in names)
-    pool, tasks = ClientPool([{}], 1.0, "quickstart"), ShadowTasks(Path("shadows"), [{}], 1.0)
+    pool, tasks = ClientPool([{}], 1.0, "quickstart"), ShadowTasks([{}], 1.0)
     pool.title = tasks.title = TITLE
     names.clear()
     pool.run(SimpleNamespace(), [Job("train", ()), Job("evaluate", ())])  # type: ignore[arg-type]

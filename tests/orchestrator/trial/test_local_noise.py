@@ -114,7 +114,7 @@ def test_replicas_add_noise_of_their_own_and_a_reference_adds_none():
 
     def measured(seed: int, z: float, noisy: bool = True) -> float:
         run = resolve(given(2, seed=seed, **local(z)))
-        return _measure(DATA, World(DATA, (), noisy), run, SimpleNamespace(module=module, config=None))[2]["sum"]
+        return _measure(DATA, World(DATA, (), noisy), run, SimpleNamespace(module=module, config=None), None)[2]["sum"]
 
     assert measured(1, 5.0) == measured(1, 5.0)
     assert measured(1, 5.0, noisy=False) == pytest.approx(measured(1, 0.0), abs=1e-4)

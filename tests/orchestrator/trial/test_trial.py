@@ -347,7 +347,7 @@ def test_trials_that_sort_by_loss_alike_compare_initializations_once(tmp_path, k
         fields = clustered(clustering, **ROBUST) | ({"preference": "uniform"} if clustering == "ifca_mir" else {})
         run = given(6, clustering=fields, attacks=[ATTACK | {"every": 4}])
         trial = opened(run, tmp_path / clustering / cache, shadows=PlannedShadows(lambda round_: (0.95, 0.55)))
-        trial = Trial(trial.run, replace(trial.context, cache=tmp_path / cache))
+        trial = Trial(trial.run, replace(trial.context, setup=replace(trial.context.setup, cache=tmp_path / cache)))
         served_by(trial, Counted())
         Counted.trained = 0
         if killed:
