@@ -192,24 +192,25 @@ def protect(
     assigned: Assignment,
     models: Sequence[Weights],
     stream: Stream,
-    noisy: bool = True,
+    noisy: bool | NDArray[np.bool_] = True,
 ) -> TrainedBlock:
     """Return the block as its clients send it: with the private update of each, where the privacy slot has any.
 
     An update that is not finite counts as zero, and is protected like the others. What a client sends is rounded to
-    float32 after the noise was added. Without ``noisy`` the noise is zero.
+    float32 after the noise was added. Where ``noisy`` (all, or [clients]) is not, the noise is zero.
     """
     privacy = run.privacy
     if not privacy.module.PRIVATE_UPDATES:
         return trained
     params, buffers = trained.params.copy(), trained.buffers.copy()
+    adds = np.broadcast_to(noisy, len(assigned.clients))
     for i, client in enumerate(assigned.clients):
         sent = models[assigned.chosen[i]]
         with np.errstate(over="ignore", invalid="ignore"):
             update = trained.params[i] - sent.params
         if not np.isfinite(update).all():
             update, params[i], buffers[i] = np.zeros_like(update), sent.params, sent.buffers
-        noise = Normals(len(update), stream("update_noise", client)) if noisy else Zeros(len(update))
+        noise = Normals(len(update), stream("update_noise", client)) if adds[i] else Zeros(len(update))
         if (private := privacy.module.private_update(privacy.config, update, noise)) is not update:
             params[i] = sent.params + private
     return replace(trained, params=params, buffers=buffers)

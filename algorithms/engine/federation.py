@@ -9,7 +9,7 @@ model r M + j. So the engine trains the clients of one block of all federations 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from algorithms.core.messages import Assignment, BlockResult, Ints, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block as work
 from algorithms.engine import server
-from algorithms.engine.round import Clients, RoundState, Stream, advance, begin, train_block
+from algorithms.engine.round import EVERYTHING, Clients, RoundState, Sending, Stream, advance, begin, train_block
 from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
 
@@ -50,16 +50,25 @@ def train_model(
         FloatingPointError: the training diverged.
     """
     if begun is None:
-        network.load(network.initial(stream("initial_weights")))
-        begun = begin(run, [work.pretrain(run, data, network, stream("pretraining"))], data.clients)
-    history = np.full((rounds, data.clients), ABSENT)
-    if took_part is not None:
-        history[took_part] = 0
-    for round_, present in enumerate(history) if took_part is None else ():
-        rng = stream("participation", round_)
-        present[server.sample_cohort(run.participation, run.participation_rate, data.clients, rng)] = 0
+        begun = begin(run, [initial_model(run, data, network, stream)], data.clients)
+    history = np.where(took_part, 0, ABSENT) if took_part is not None else cohorts(run, data.clients, rounds, stream)
     unnumbered = lambda purpose, *place: stream(purpose, *(place[:1] if purpose == "noise" else place))  # noqa: E731
     return _train(run, [data], network, begun, history, [unnumbered])
+
+
+def initial_model(run: Run, data: Federation, network: Network, stream: Stream) -> Weights:
+    """Return the model that a federation begins with, pre-trained if the aggregation asks for it; see `train_model`."""
+    network.load(network.initial(stream("initial_weights")))
+    return work.pretrain(run, data, network, stream("pretraining"))
+
+
+def cohorts(run: Run, clients: int, rounds: int, stream: Stream) -> Ints:
+    """Sample who trains the only model in which round, 0, and who does not, `ABSENT`: [rounds, clients]."""
+    history = np.full((rounds, clients), ABSENT)
+    for round_, present in enumerate(history):
+        rng = stream("participation", round_)
+        present[server.sample_cohort(run.participation, run.participation_rate, clients, rng)] = 0
+    return history
 
 
 def train_models(
@@ -69,6 +78,8 @@ def train_models(
     models: Sequence[Weights],
     history: Ints,
     streams: Sequence[Stream],
+    sending: Sequence[Sending] = (),
+    after: Callable[[int, list[list[Weights]]], None] | None = None,
 ) -> list[list[Weights]]:
     """Train several federations, and return the models of each; who trains which model in which round is known beforehand.
 
@@ -81,44 +92,65 @@ def train_models(
         streams: R functions; ``stream(purpose, *place)`` returns a random generator of that federation. The place is
             the round, then the client or, for the server's noise, the model; (round, 1) for the participation's order
             of visiting; that of curvatures is the client alone.
+        sending: R; what the clients of each send, all with the same ``train``; () is everything. In a federation
+            that is not noisy (one answer for all), the server adds no noise either.
+        after: ``after(rounds, models)`` is told the models of each federation after so many rounds.
 
     Raises:
         FloatingPointError: the training of one of them diverged.
     """
     state, each = begin(run, list(models) * len(data), sum(part.clients for part in data)), len(models)
-    trained = _train(run, data, network, state, history, streams).models
-    return [trained[each * r : each * (r + 1)] for r in range(len(data))]
+
+    def divided() -> list[list[Weights]]:
+        return [state.models[each * r : each * (r + 1)] for r in range(len(data))]
+
+    told = (lambda: after(state.round, divided())) if after else None
+    _train(run, data, network, state, history, streams, sending or [EVERYTHING] * len(data), told)
+    return divided()
 
 
 def _train(
-    run: Run, data: Sequence[Federation], network: Network, state: RoundState, history: Ints, streams: Sequence[Stream]
+    run: Run,
+    data: Sequence[Federation],
+    network: Network,
+    state: RoundState,
+    history: Ints,
+    streams: Sequence[Stream],
+    sending: Sequence[Sending] = (EVERYTHING,),
+    after: Callable[[], None] | None = None,
 ) -> RoundState:
     """Train the rounds of ``history`` that follow ``state``, which is changed; see `train_models`."""
     # Nothing of a federation depends on how well its curvatures are measured.
     run = replace(run, curvature=run.curvature.model_copy(update={"reliability_every": 0}))
     whole, each, models = _join(data), data[0].clients, len(state.models) // len(data)
-    offsets, size = each * np.arange(len(data))[:, None], run.training.config.block_size
+    offsets, width = each * np.arange(len(data))[:, None], run.training.config.block_size
+    size = network.layout.size
     # A block of clients that are trained at once: the same block of all federations.
-    blocks = [(offsets + np.arange(at, min(at + size, each))).ravel() for at in range(0, each, size)]
+    blocks = [(offsets + np.arange(at, min(at + width, each))).ravel() for at in range(0, each, width)]
+    silent = {each * r + client for r, one in enumerate(sending) for client in one.silent}
+    joint = Sending(silent, np.repeat([bool(one.noisy) for one in sending], each), sending[0].train)
 
     def train(sent: list[Weights], assigned: list[Assignment]) -> list[BlockResult]:
         local = lambda purpose, client: streams[client // each](purpose, state.round, client % each)  # noqa: E731
         fixed = lambda purpose, client: streams[client // each](purpose, client % each)  # noqa: E731
-        return [train_block(run, whole, network, sent, block, (local, fixed)) for block in assigned]
+        draws = local, fixed
+        return [train_block(run, whole, network, sent, block, draws, sending=joint) for block in assigned]
 
     clients = Clients(blocks, train, network.layout)
     first = models * np.arange(len(data))[:, None]  # the number of each federation's first model
     for round_, plan in list(enumerate(history))[state.round :]:
         state.assignment = np.where(plan == ABSENT, ABSENT, first + plan).ravel()
         noise = [
-            server.draw_noise(run, network.layout.size, stream("noise", round_, j))
-            for stream in streams
+            server.draw_noise(run, size, stream("noise", round_, j)) if one.noisy else server.no_noise(run, size)
+            for stream, one in zip(streams, sending, strict=True)
             for j in range(models)
         ]
         visiting = [rng for stream in streams for rng in [stream("participation", round_, 1)] * models]
         advance(run, clients, state, np.flatnonzero(state.assignment != ABSENT), noise, visiting)
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
+        if after:
+            after()
     return state
 
 

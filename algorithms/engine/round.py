@@ -45,12 +45,13 @@ Fork = Callable[[int, ClientUpdates], None]
 class Sending:
     """What the clients of a federation send of what they have trained, which is less in some replicas.
 
-    The clients ``silent`` (ids) send back the model that they were sent. Without ``noisy``, clients clip private updates
-    and add no noise to them. ``train`` replaces `block.train`, with the same result, where somebody may know it already.
+    The clients ``silent`` (ids) send back the model that they were sent. Who is not ``noisy`` (all, or [clients]) clips
+    private updates and adds no noise to them. ``train`` replaces `block.train`, with the same result, where somebody may
+    know it already.
     """
 
     silent: Collection[int] = ()
-    noisy: bool = True
+    noisy: bool | NDArray[np.bool_] = True
     train: Callable[..., TrainedBlock] | None = None
 
 
@@ -199,7 +200,8 @@ def train_block(
         if server.reliability_due(run, assigned.round):  # nothing depends on the halves but how well rho is known
             halves = block.measure_curvatures(*measured, parts=2)[..., :2]
     sent = block.silence(trained, assigned, models, sending.silent) if sending.silent else trained
-    sent = block.protect(run, sent, assigned, models, of_round, sending.noisy)
+    noisy = np.broadcast_to(sending.noisy, data.clients)[list(clients)]
+    sent = block.protect(run, sent, assigned, models, of_round, noisy)
     observed = observe(sent) if observe else {}
     parts = block.sum_updates(run, sent, clients, models, assigned.chosen, data.sizes[list(clients)])
     statistics |= {"train_loss": trained.loss}

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +29,11 @@ from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, Sh
 from datasets.federation import Federation
 from orchestrator.config.run import trial_id
 from orchestrator.results.log import cached, stored
-from orchestrator.results.paths import Folder
 from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
-from orchestrator.trial.client_actors import ClientActor, LocalClients
+from orchestrator.trial.client_actors import ClientActor, train_once
 from orchestrator.trial.federation import content_digest, digest, packed
-from orchestrator.trial.loop import DivergenceError, TrialContext
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
-from orchestrator.trial.restarts import Trial
-from orchestrator.trial.worker_session import Setup, prepare_session, session
+from orchestrator.trial.worker_session import Session, Setup, session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,8 +73,10 @@ class AttackTasks(ABC):
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
-        calls = [(setup, attack.name, replica) for replica in replicas]
-        by_replica = list(zip(replicas, self.gathered(_replica, attack.name, calls), strict=True))
+        alike = [list(group) for _, group in groupby(replicas, lambda replica: (replica.number, replica.rounds))]
+        groups = [group[at : at + TOGETHER] for group in alike for at in range(0, len(group), TOGETHER)]
+        measured = self.gathered(_replicas, attack.name, [(setup, attack.name, group) for group in groups])
+        by_replica = list(zip(replicas, chain.from_iterable(measured), strict=True))
         rng = stream(run.seed, "audit", run.rounds)
         exposure: Exposure | None = attack.module.compare(attack.config, by_replica, rng) if replicas else None
         return exposure
@@ -88,7 +86,7 @@ class AttackTasks(ABC):
     ) -> Exposure:
         """Return the result of ``attack`` from replicas of the run on random halves of the clients' examples."""
         pool, inside = _halved(run, attack.name, data)
-        size = together(run, pool, len(original.models[0].params))
+        size = together(run, pool.examples.x.nbytes // 2, len(original.models[0].params))
         numbers = [tuple(range(at, min(at + size, len(inside)))) for at in range(0, len(inside), size)]
         (own_confidence,) = self.gathered(_own_confidence, attack.name, [(setup, attack.name, original)])
         calls = [(setup, attack.name, group, original) for group in numbers]
@@ -184,52 +182,62 @@ def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shad
 # Replicas of the whole federation
 
 
-def _replica(setup: Setup, attack: str, replica: Any) -> dict[int, dict[str, float]]:
-    """Train one replica in this process, and measure its model after the rounds that the attack names."""
+def _replicas(setup: Setup, attack: str, replicas: Sequence[Any]) -> list[dict[int, dict[str, float]]]:
+    """Train replicas with one number, as many at once as fit, and measure each after the rounds that the attack names."""
     worker = session(setup)
-    component = attack_named(worker.run, attack)
+    component, replica = attack_named(worker.run, attack), replicas[0]
     seed = integer(worker.run.seed, "replicas", replica.number)
     run = with_shared_noise(replace(worker.run, attacks=(), rounds=replica.rounds, seed=seed))
+    if (size := together(run, worker.data.train.x.nbytes, worker.network.layout.size)) < len(replicas):
+        parts = [replicas[at : at + size] for at in range(0, len(replicas), size)]
+        return [one for part in parts for one in _replicas(setup, attack, part)]
 
     def measured() -> bytes:
-        world = component.module.world(component.config, worker.data, replica, worker.fixed)
-        return json.dumps(_measure(worker.data, world, run, component, setup.cache)).encode()
+        worlds = [component.module.world(component.config, worker.data, one, worker.fixed) for one in replicas]
+        return json.dumps(_measured(run, component, worker, worlds, setup.cache)).encode()
 
-    plain = [trial_id(worker.run), trial_id(run), component.to_dict(), asdict(replica), content_digest(worker.data)]
-    values = json.loads(cached(setup.cache, f"replica-{digest(plain)}", measured))
-    return {int(round_): value for round_, value in values.items()}
+    others = component.to_dict(), [asdict(one) for one in replicas], content_digest(worker.data)
+    key = f"replicas-{digest([trial_id(worker.run), trial_id(run), *others])}"
+    by_replica = json.loads(cached(setup.cache, key, measured))
+    return [{int(round_): values for round_, values in by_round.items()} for by_round in by_replica]
 
 
-def _measure(
-    whole: Federation, world: World, run: Run, attack: AttackComponent, cache: Path | None
-) -> dict[int, dict[str, float]]:
-    """Train a replica and return the measurements of its model by round."""
-    measured: dict[int, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        setup = prepare_session(f"replica of {run.seed}", run, world.data, Sending(world.silent, world.noisy), cache)
-        files = Folder(Path(folder)).trial("replica")
-        trial = Trial(run, TrialContext(setup, world.data, LocalClients(), None, files, world.noisy))
-        while not trial.done:
-            try:
-                trial.advance()
-            except (DivergenceError, FloatingPointError):
-                break  # a diverged replica has no further measurements; the run itself continues
-            if attack.module.looks_after(attack.config, trial.state.round):
-                network, model = session(setup).network, trial.state.models[0]
-                measured[trial.state.round] = attack.module.measure(attack.config, whole, network, model)
+def _measured(
+    run: Run, attack: AttackComponent, worker: Session, worlds: Sequence[World], cache: Path | None
+) -> list[dict[int, dict[str, float]]]:
+    """Train a replica of the run in each world; return the measurements of its model by round, until it diverges."""
+    from algorithms.engine import federation
+
+    data, network, streams = worker.data, worker.network, of_start(partial(stream, run.seed), 0)
+    models = [federation.initial_model(run, data, network, streams)]
+    history = federation.cohorts(run, data.clients, run.rounds, streams)
+    sending = [Sending(world.silent, world.noisy, partial(train_once, cache)) for world in worlds]
+    measured: list[dict[int, dict[str, float]]] = [{} for _ in worlds]
+
+    def measure(rounds: int, trained: list[list[Weights]]) -> None:
+        for by_round, (model,) in zip(measured, trained, strict=True):
+            if attack.module.looks_after(attack.config, rounds):
+                by_round[rounds] = attack.module.measure(attack.config, data, network, model)
+
+    federations, draws = [world.data for world in worlds], [streams] * len(worlds)
+    try:
+        federation.train_models(run, federations, network, models, history, draws, sending, measure)
+    except FloatingPointError:
+        if len(worlds) > 1:  # if one diverges, each by itself
+            return [one for world in worlds for one in _measured(run, attack, worker, [world], cache)]
     return measured
 
 
 # Replicas on halves of the examples
 
 
-def together(run: Run, pool: Pool, parameters: int) -> int:
-    """Return how many replicas a task trains, each on half of the pool, with models of so many parameters."""
+def together(run: Run, examples: int, parameters: int) -> int:
+    """Return how many replicas a task trains, each on so many bytes of examples, with models of so many parameters."""
     from algorithms.engine.block import trains_together
 
     if not trains_together(run):
         return 1
-    largest = max(pool.examples.x.nbytes // 2, 4 * parameters * run.training.config.block_size)
+    largest = max(examples, 4 * parameters * run.training.config.block_size)
     return max(1, min(TOGETHER, MOST_BYTES // max(1, largest)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ import ray
 
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, Evaluation, Weights
-from algorithms.engine.round import train_block, under
+from algorithms.engine.round import Sending, train_block, under
 from algorithms.interfaces import Run
 from attacks.interfaces import SeenSum, SeenUpdates, Sum
 from datasets.federation import Federation
@@ -81,8 +81,8 @@ class ClientActor:
             return {attack.name: attack.module.observe(attack.config, updates) for attack in due}
 
         streams = worker.streams(assigned.round), worker.fixed
-        sending = replace(worker.sending, train=partial(train_once, setup.cache))
-        return train_block(run, data, network, models, assigned, streams, observe, sending)
+        once = Sending(train=partial(train_once, setup.cache))
+        return train_block(run, data, network, models, assigned, streams, observe, once)
 
     def attack_sum(self, setup: Setup, received: Sum, round_: int, attacks: tuple[str, ...]) -> dict[str, Any]:
         """Return what the named attacks on sums observe of what the server received of a model, by attack."""

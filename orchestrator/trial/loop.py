@@ -54,7 +54,6 @@ class TrialContext:
         setup: where workers find the trial.
         clients: the actors that run jobs, or a replacement in this process.
         tasks: runs the attacks with shadow models or replicas; an `orchestrator.trial.attack_tasks.AttackTasks`.
-        noisy: whether the server, and not its clients (`Session`), adds noise; not so in a replica that is a reference.
         origin: the hashes of the code and the data.
     """
 
@@ -63,7 +62,6 @@ class TrialContext:
     clients: ClientPool | LocalClients
     tasks: Any
     folder: TrialFolder
-    noisy: bool = True
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -214,8 +212,6 @@ class Rounds:
     def _noise(self, purpose: str = "noise") -> list[Normals | None]:
         """Draw the noise for each model while the clients train: that of the round, or that of the audit's fork."""
         run, size, round_ = self.run, self.layout.size, self.state.round
-        if not self.context.noisy:
-            return [server.no_noise(run, size) for _ in self.state.models]
         return [server.draw_noise(run, size, self._stream(purpose, round_, j)) for j in range(len(self.state.models))]
 
     def _fork(self, sums: list[Sum]) -> engine.Fork:

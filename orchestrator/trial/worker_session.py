@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import ray
 
-from algorithms.engine.round import EVERYTHING, Sending
 from algorithms.interfaces import Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
@@ -37,12 +36,11 @@ class Setup:
 
 @dataclass
 class Session:
-    """A trial as a worker process sees it; in a replica, clients may be ``sending`` less than what they have trained."""
+    """A trial as a worker process sees it."""
 
     run: Run
     data: Federation
     network: Network
-    sending: Sending = EVERYTHING
 
     def streams(self, round_: int) -> Callable[[str, int], np.random.Generator]:
         """Return a function that gives the generators of one round, by purpose and client."""
@@ -107,14 +105,12 @@ def session(setup: Setup) -> Session:
     return _sessions[setup.key]
 
 
-def prepare_session(
-    key: str, run: Run, data: Federation, sending: Sending = EVERYTHING, cache: Path | None = None
-) -> Setup:
+def prepare_session(key: str, run: Run, data: Federation, cache: Path | None = None) -> Setup:
     """Create a run's session in this process, drop the previous one, and return the setup under which jobs find it."""
     from algorithms.core.network import Network
 
     multiply_with_one_thread()
     _sessions.clear()
     network = Network(run.model, data.shape, data.classes, run.training.config.device)
-    _sessions[key] = Session(run, data, network, sending)
+    _sessions[key] = Session(run, data, network)
     return Setup(key, [], cache)

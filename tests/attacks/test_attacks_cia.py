@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from algorithms.core.messages import Weights
+from algorithms.core.network import Network
 from attacks import cia
 from attacks.cia import Config, Replica
 from attacks.interfaces import AttackedModel, Cluster, World
 from attacks.metrics import paired
-from datasets.federation import DataError, Federation
+from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.run import check, resolve
 from orchestrator.trial import attack_tasks
 from orchestrator.trial.random_streams import stream
+from orchestrator.trial.worker_session import Session
 from tests.support.inline import inline_trial
 from tests.support.planted import finished, given, planted, table
 from tests.support.toy_federation import images
@@ -277,7 +279,9 @@ def measured(run: Any, world: World, number: int, whole: Federation) -> dict[str
     """The losses that one world of a pair ends with."""
     component = run.attacks[0]
     alone = replace(run, attacks=(), seed=attack_tasks.integer(run.seed, "replicas", number))
-    return attack_tasks._measure(whole, world, alone, component, None)[run.rounds]
+    worker = Session(run, whole, Network(run.model, whole.shape, whole.classes))
+    (by_round,) = attack_tasks._measured(alone, component, worker, [world], None)
+    return by_round[run.rounds]
 
 
 def test_the_worlds_of_a_pair_share_their_noise_and_a_reference_has_none():
@@ -294,8 +298,53 @@ def test_the_worlds_of_a_pair_share_their_noise_and_a_reference_has_none():
         assert losses["reference", number] < 0.5 * losses["in", number]
 
 
+LOCAL = {"name": "local_dp", "noise_multiplier": 0.5, "clip": 0.5}
+SLOTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "one after another": {"training": {"backend": "loop"}},
+    "server noise": {"privacy": LOUD},
+    "local noise": {"privacy": LOCAL},
+    "sampled, warm": {
+        "participation": "fixed",
+        "participation_rate": 0.5,
+        "aggregation": {"name": "fedopt", "warm_start_epochs": 1},
+    },
+}
+
+
+@pytest.mark.parametrize("slots", SLOTS.values(), ids=SLOTS)
+def test_a_replica_is_the_run_with_its_seed_bit_for_bit_and_worlds_at_once_are_those_one_by_one(tmp_path, slots):
+    data, fixed = odd(), lambda purpose, *place: stream(0, purpose, *place)
+    run = resolve(given(rounds=2, attacks=[{"name": "cia", "rounds": [1, 2], "shadow_share": 1.0}], **slots))
+    worlds = {one.world: cia.world(Config(), data, one, fixed) for one in federations(1, 2)}
+    alone = replace(run, attacks=())
+    worker = Session(run, data, Network(run.model, data.shape, data.classes))
+    once = {
+        kind: attack_tasks._measured(alone, run.attacks[0], worker, [world], None) for kind, world in worlds.items()
+    }
+    trial = inline_trial(alone, tmp_path, data)
+    for rounds in (1, 2):
+        trial.advance()
+        assert once["in"][0][rounds] == cia.measure(run.attacks[0].config, data, worker.network, trial.state.models[0])
+    together = attack_tasks._measured(alone, run.attacks[0], worker, list(worlds.values()), None)
+    for (kind, (single,)), joint in zip(once.items(), together, strict=True):
+        assert [joint[r] for r in (1, 2)] == [pytest.approx(single[r], rel=1e-4) for r in (1, 2)], kind
+    assert len({one[0][2]["target"] for one in once.values()}) == 4
+
+
+def test_where_one_world_diverges_the_others_of_its_pair_are_trained_and_it_keeps_what_it_had():
+    data = odd()
+    run = resolve(given(rounds=3, attacks=[{"name": "cia", "rounds": [1, 2, 3]}]))
+    wild = replace(data, train=Examples(data.train.x * np.float32(1e30), data.train.y))
+    worker = Session(run, data, Network(run.model, data.shape, data.classes))
+    sane, lost = attack_tasks._measured(
+        replace(run, attacks=()), run.attacks[0], worker, [World(data), World(wild)], None
+    )
+    assert sorted(sane) == [1, 2, 3] and len(lost) < 3
+
+
 def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
-    """Each world of each pair has an entry; another run's worlds have others, and the same run finds its own again."""
+    """The worlds of each pair have an entry; another run's worlds have others, and the same run finds its own again."""
     folder = tmp_path / "cache"
     folder.mkdir()
 
@@ -305,12 +354,12 @@ def test_replicas_are_kept_under_all_that_they_depend_on(tmp_path):
         return attacked(odd(), tmp_path / name, privacy, rounds=[1], replicas=2, interval=False, **fields)
 
     first = again("first")
-    entries = {path.name: (path / "manifest.json").stat().st_mtime_ns for path in folder.glob("replica-*")}
-    assert len(entries) == 8 and again("same") == first
-    assert {path.name: (path / "manifest.json").stat().st_mtime_ns for path in folder.glob("replica-*")} == entries
+    entries = {path.name: (path / "manifest.json").stat().st_mtime_ns for path in folder.glob("replicas-*")}
+    assert len(entries) == 2 and again("same") == first
+    assert {path.name: (path / "manifest.json").stat().st_mtime_ns for path in folder.glob("replicas-*")} == entries
     for number, fields in enumerate(({"shadow_share": 0.5}, {"target": 0}, {"privacy": LOUD})):
         again(f"other {number}", **fields)
-    assert len(list(folder.glob("replica-*"))) == 8 * 4
+    assert len(list(folder.glob("replicas-*"))) == 2 * 4
 
 
 def test_replicas_have_reproducible_noise_where_the_run_has_not():

@@ -19,8 +19,9 @@ from algorithms.interfaces import Run
 from algorithms.privacy import local_dp
 from attacks.interfaces import World
 from orchestrator.config.run import resolve
-from orchestrator.trial.attack_tasks import _measure
+from orchestrator.trial.attack_tasks import _measured
 from orchestrator.trial.random_streams import run_stream, stream
+from orchestrator.trial.worker_session import Session
 from tests.support.inline import inline_trial
 from tests.support.noise_runs import is_standard_deviation
 from tests.support.planted import finished, given, opened, outputs, planted, table
@@ -114,7 +115,10 @@ def test_replicas_add_noise_of_their_own_and_a_reference_adds_none():
 
     def measured(seed: int, z: float, noisy: bool = True) -> float:
         run = resolve(given(2, seed=seed, **local(z)))
-        return _measure(DATA, World(DATA, (), noisy), run, SimpleNamespace(module=module, config=None), None)[2]["sum"]
+        worker = Session(run, DATA, Network(run.model, DATA.shape, DATA.classes))
+        attack: Any = SimpleNamespace(module=module, config=None)
+        (by_round,) = _measured(run, attack, worker, [World(DATA, (), noisy)], None)
+        return by_round[2]["sum"]
 
     assert measured(1, 5.0) == measured(1, 5.0)
     assert measured(1, 5.0, noisy=False) == pytest.approx(measured(1, 0.0), abs=1e-4)

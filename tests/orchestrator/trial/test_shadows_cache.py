@@ -36,7 +36,9 @@ def a_job(trial: Trial, k: int = 0, rounds: int = 2) -> Any:
 def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = None, k: int = 0, rounds: int = 2) -> Any:
     """A shadow model as a trial of ``run`` asks for it."""
     trial = opened(run, folder, data or DATA)
-    return attack_tasks._shadow(trial.context.setup, "shadow_mia", a_job(trial, k, rounds), str(cache))
+    return attack_tasks._shadow(
+        dataclasses.replace(trial.context.setup, cache=cache), "shadow_mia", a_job(trial, k, rounds)
+    )
 
 
 def names(cache: Path) -> list[str]:
