@@ -31,7 +31,7 @@ from orchestrator.config.run import trial_id
 from orchestrator.results.log import cached, stored
 from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
 from orchestrator.trial.client_actors import ClientActor, train_once
-from orchestrator.trial.federation import content_digest, digest, packed
+from orchestrator.trial.federation import content_digest, digest
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
 from orchestrator.trial.worker_session import Session, Setup, session
 
@@ -73,8 +73,7 @@ class AttackTasks(ABC):
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
-        alike = [list(group) for _, group in groupby(replicas, lambda replica: (replica.number, replica.rounds))]
-        groups = [group[at : at + TOGETHER] for group in alike for at in range(0, len(group), TOGETHER)]
+        groups = [list(group) for _, group in groupby(replicas, lambda replica: (replica.number, replica.rounds))]
         measured = self.gathered(_replicas, attack.name, [(setup, attack.name, group) for group in groups])
         by_replica = list(zip(replicas, chain.from_iterable(measured), strict=True))
         rng = stream(run.seed, "audit", run.rounds)
@@ -142,6 +141,12 @@ def with_shared_noise(run: Run) -> Run:
     return replace(run, privacy=replace(run.privacy, config=run.privacy.config.model_copy(update=fields)))
 
 
+def _packed(write: Any, *arrays: Any, **named: Any) -> bytes:
+    buffer = io.BytesIO()
+    write(buffer, *arrays, **named)
+    return buffer.getvalue()
+
+
 # Shadow models
 
 
@@ -157,7 +162,7 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob) -> Any:
     def trained() -> bytes:
         entries = (stored(setup.cache, earlier.key(depends)) for earlier in module.earlier(job))
         begun = next((_shadow_of(module, content) for content in entries if content), None)
-        return packed(np.savez, **asdict(train(begun)))
+        return _packed(np.savez, **asdict(train(begun)))
 
     return _shadow_of(module, cached(setup.cache, job.key(depends), trained))
 
@@ -276,7 +281,7 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
         return [_halves.confidence(worker.network, weights, pool, model) for weights in trained]
 
     def answered() -> bytes:
-        return packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))
+        return _packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))
 
     plain = [*dependencies(run, worker.data), clusters, original.start, list(numbers)]
     arrays: list[NDArray[Any]] = [original.history, worker.data.example_strengths]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 import ray
+from safetensors.numpy import load, save
 
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, Evaluation, Weights
@@ -22,7 +22,7 @@ from algorithms.interfaces import Run
 from attacks.interfaces import SeenSum, SeenUpdates, Sum
 from datasets.federation import Federation
 from orchestrator.results.log import cached, stored
-from orchestrator.trial.federation import digest, packed
+from orchestrator.trial.federation import digest
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Setup, session
 
@@ -145,13 +145,13 @@ def train_once(
     plain, arrays = block.read_by_training(run, data, models, assigned)
     key = f"first-round-{digest([run.seed, plain], *arrays)}"
     if content := stored(cache, key):
-        with np.load(io.BytesIO(content)) as file:
-            return block.TrainedBlock(file["params"], file["buffers"], file["loss"], under("states.", file))
+        read: dict[str, Any] = load(content)
+        return block.TrainedBlock(read["params"], read["buffers"], read["loss"], under("states.", read))
     began, trained = time.perf_counter(), train()
     if trained.params.nbytes < WORTH * (time.perf_counter() - began - ENTRY_SECONDS):
         states = {f"states.{name}": array for name, array in trained.optimizer_states.items()}
-        fields = {"params": trained.params, "buffers": trained.buffers, "loss": trained.loss}
-        cached(cache, key, partial(packed, np.savez, **fields, **states))
+        states |= {"params": trained.params, "buffers": trained.buffers, "loss": trained.loss}
+        cached(cache, key, partial(save, {name: np.asarray(array, order="C") for name, array in states.items()}))
     return trained
 
 

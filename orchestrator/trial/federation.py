@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -57,13 +56,6 @@ def digest(plain: Any, *arrays: NDArray[Any]) -> str:
     for array in arrays:
         add_to_digest(digest, array)
     return digest.hexdigest()[:32]
-
-
-def packed(write: Any, *arrays: Any, **named: Any) -> bytes:
-    """Return what one of NumPy's functions writes, for what is kept in the cache."""
-    buffer = io.BytesIO()
-    write(buffer, *arrays, **named)
-    return buffer.getvalue()
 
 
 def content_digest(data: Federation) -> str:
