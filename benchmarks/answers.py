@@ -3,14 +3,16 @@
     uv run python benchmarks/answers.py [SWEEP ...]
 
 prints a line for each file in ``sweeps/`` whose data are here (``FEDPRIV_DATA``). The figures are those of ``--dry-run``.
-"Before" is without two things that spare work and change no byte: shadow federations go on from the audit before, where each
-began anew, and a trace makes the patches of a convolution once for all labels, where it made them for each.
+"Before" is without what spares work: shadow federations go on from the audit before, where each began anew; a trace makes the
+patches of a convolution once for all labels, where it made them for each; trials and replicas that differ only in what the
+server does train their first round once, where each did; and replicas of small networks are trained several at a time.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,7 +27,7 @@ from attacks import shadow_mia  # noqa: E402
 from orchestrator.cluster.placement import placement  # noqa: E402
 from orchestrator.config.errors import ConfigError, refusal  # noqa: E402
 from orchestrator.config.sweep_file import load_sweep  # noqa: E402
-from orchestrator.estimates import dry_run, small_runs  # noqa: E402
+from orchestrator.estimates import counts, dry_run, small_runs  # noqa: E402
 from orchestrator.scheduling.trials import trial_specs  # noqa: E402
 
 PARTS = ("training", "shadow models", "replicas", "curvature", "attacks", "evaluation")
@@ -36,6 +38,12 @@ def patches_anew(
 ) -> torch.Tensor:
     """The squared lengths of gradients by each label [k, n], with patches for each of them."""
     return torch.cat([once(layer, [each], a) for each in d])
+
+
+def one_by_one(self: small_runs.SmallRuns, run: Any, data: Any, once: Any = small_runs.SmallRuns.rate) -> Any:
+    """The function that times a step, as if each replica were trained by itself."""
+    rate = once(self, run, data)
+    return lambda step, *attack: rate("train" if step == "replicate" else step, *attack)
 
 
 def forecasts(path: Path) -> tuple[int, dry_run.Forecast, dict[str, float]]:
@@ -52,7 +60,12 @@ def forecasts(path: Path) -> tuple[int, dry_run.Forecast, dict[str, float]]:
     timed = small_runs.SmallRuns(sweep.root_of)
     with patch.object(small_runs, "SmallRuns", lambda root_of: timed):  # each step is timed once
         now = forecast()
-        before = dict(now.trial)
+        alone = count()
+        with (
+            patch.object(counts, "first_round", lambda run: next(alone)),
+            patch.object(type(timed), "rate", one_by_one),
+        ):
+            before = dict(forecast().trial)
         if "shadow models" in before:
             with patch.object(shadow_mia, "earlier", lambda job: ()):
                 before["shadow models"] = forecast().trial["shadow models"]

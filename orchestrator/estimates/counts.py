@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,8 @@ Seconds = dict[str, float]
 """Seconds by what they are spent on, as a reader sees it, such as "training" or "shadow models"."""
 
 Rate = Callable[..., float]
-"""``rate(step, attack)`` returns the seconds of one step: ``train`` an example in a pass of local training, ``evaluate`` an
+"""``rate(step, attack)`` returns the seconds of one step: ``train`` an example in a pass of local training, ``replicate`` one
+where replicas of the run train at once, ``evaluate`` an
 example that a model is shown, ``curve`` an example of a client that measures its curvature, ``serve`` a client's update at
 the server, ``attack`` the updates of a round, or a model, that an attack is made on."""
 
@@ -69,8 +69,12 @@ class Schedule:
         return times, anew, self.last + again * (abandoned - abandoned % every)
 
 
-def of_trial(run: Run, data: Federation, place: Placement, rate: Rate, loading: float = 0.0) -> Seconds:
+def of_trial(
+    run: Run, data: Federation, place: Placement, rate: Rate, loading: float = 0.0, own: float = 1.0
+) -> Seconds:
     """Return what a trial spends its time on; ``data`` has some or all of its clients, and takes ``loading`` seconds.
+
+    ``own`` is the share of the first rounds that it trains itself; others of the sweep have trained the rest.
 
     Raises:
         DataError: the data are unsuitable for an attack.
@@ -79,21 +83,41 @@ def of_trial(run: Run, data: Federation, place: Placement, rate: Rate, loading: 
     parts: Any = Counter({"loading data": loading, "server and files": TRIAL_SECONDS})
     if warm := run.aggregation.module.warm_start(run.aggregation.config):
         parts["training"] = due.begun * run.clustering.config.clusters * warm.epochs * len(data.shadow) * rate("train")
-    parts.update(federation(run, sizes, due.rounds, rate, place.actors))
+    parts.update(federation(run, sizes, due.rounds, rate, place.actors, due.begun * (1 - own)))
     parts.update(evaluations(run, sizes, len(data.test), rate, place.actors))
     for attack in run.attacks:
-        parts.update(of_attack(run, data, place, attack, rate))
+        parts.update(of_attack(run, data, place, attack, rate, own))
     return {part: seconds for part, seconds in parts.items() if seconds}
 
 
-def federation(run: Run, sizes: Ints, rounds: float, rate: Rate, actors: int = 0) -> Seconds:
-    """Return what ``rounds`` rounds of a federation take in ``actors`` processes; 0: in one, without messages."""
-    present, training, spread = rounds * _present(run), run.training.config, _spread(run, sizes, actors)
+def first_round(run: Run) -> str:
+    """Return what the training of a run's first round depends on, besides the code."""
+    warm = run.aggregation.module.warm_start(run.aggregation.config)
+    selected = run.clustering.module.selection_size(run.clustering.config), run.clustering.config.clusters
+    present = run.participation, run.participation_rate, run.seed
+    return repr((run.data, run.split, run.model, run.training, run.objective, warm, selected, present))
+
+
+def a_client(run: Run, sizes: Ints, rate: Rate) -> float:
+    """Return the seconds that a client trains in a round, on average."""
+    training = run.training.config
     passes = 1 if "epochs" in training.unread_fields() else training.epochs
+    return passes * float(sizes.mean()) * rate("train")
+
+
+def federation(
+    run: Run, sizes: Ints, rounds: float, rate: Rate, actors: int = 0, trained_before: float = 0.0
+) -> Seconds:
+    """Return what ``rounds`` rounds of a federation take in ``actors`` processes; 0: in one, without messages.
+
+    So many of them were ``trained_before``.
+    """
+    present, spread = rounds * _present(run), _spread(run, sizes, actors)
+    training = (rounds - trained_before) * _present(run) * len(sizes) * a_client(run, sizes, rate)
     messages = present * _blocks(run, sizes) * JOB_SECONDS if actors else 0.0
     waiting = rounds * (ROUND_SECONDS if actors else ALONE_SECONDS)
     seconds = {
-        "training": present * passes * float(sizes.sum()) * rate("train") / spread + messages,
+        "training": training / spread + messages,
         "server and files": present * len(sizes) * rate("serve") + waiting,
     }
     if run.measures_curvature:
@@ -111,14 +135,22 @@ def evaluations(run: Run, sizes: Ints, tests: int, rate: Rate, actors: int = 0) 
     return {"evaluation": models * (on_clients + due.on_tests * tests / max(1, actors)) + messages}
 
 
-def of_attack(run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate) -> Counter[str]:
-    """Return what an attack takes, with the shadow models and the replicas that it trains, each in one process."""
+def of_attack(
+    run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate, own: float = 1.0
+) -> Counter[str]:
+    """Return what an attack takes, with the shadow models and the replicas that it trains, each in one process.
+
+    ``own`` is that of `of_trial`, for replicas of the whole federation.
+    """
     due, module, config, clients = Schedule(run), attack.module, attack.config, run.data.config.clients
     parts: Any = Counter()
     sizes = np.resize(data.sizes, clients)
 
     def alone(sizes: Ints, rounds: float) -> float:
         return sum(federation(run, sizes, rounds, rate).values())
+
+    def at_once(step: str) -> float:
+        return rate("replicate" if step == "train" else step)
 
     if "updates" in module.KINDS:
         audits = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors)
@@ -135,10 +167,11 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
             parts["shadow models"] += (trained + checks) / place.actors
     if "replicas" in module.KINDS:
-        for length, number in Counter(replica.rounds for replica in module.replicas(config, run.rounds)).items():
-            replica = replace(run, attacks=(), rounds=length)
-            checks = sum(evaluations(replica, sizes, len(data.test), rate).values())
-            parts["replicas"] += number * (alone(sizes, Schedule(replica).rounds) + checks) / min(place.actors, number)
+        replicas = module.replicas(config, run.rounds)
+        spread = min(place.actors, len({replica.number for replica in replicas}))
+        for replica in replicas:
+            trained = sum(federation(run, sizes, replica.rounds, at_once, 0, 1 - own).values())
+            parts["replicas"] += (trained + len(data.test) * rate("evaluate")) / spread
     if "halves" in module.KINDS:
         fixed = partial(stream, run.seed)
         pool = module.pool(config, data, fixed)
@@ -146,7 +179,8 @@ def of_attack(run: Run, data: Federation, place: Placement, attack: AttackCompon
         halved = np.resize(np.bincount(pool.owner[inside[0]], minlength=data.clients), clients)
         checks = len(pool.owner) * clients / data.clients * rate("evaluate")
         parts["attacks"] += checks
-        parts["replicas"] += len(inside) * (alone(halved, run.rounds) + checks) / min(place.actors, len(inside))
+        trained = sum(federation(run, halved, run.rounds, at_once).values())
+        parts["replicas"] += len(inside) * (trained + checks) / min(place.actors, len(inside))
     return parts
 
 

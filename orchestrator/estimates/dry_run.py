@@ -17,12 +17,13 @@ from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError, amount
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
-from orchestrator.estimates.needs import parameters
+from orchestrator.estimates.needs import FLOAT, parameters
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.statistics import FEWEST, least_significant
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
+from orchestrator.trial.client_actors import WORTH
 
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
 MOST_KINDS = 50  # of trials whose time is estimated; of more, these stand for the others
@@ -107,6 +108,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     kinds = Counter(map(_kind, missing))
     examples = {_kind(trial): trial.run for trial in missing}
     every = -(-len(kinds) // MOST_KINDS)
+    own = len({counts.first_round(trial.run) for trial in missing}) / len(missing)
     # In the order of their data, which are then loaded once.
     for kind in sorted(kinds, key=lambda kind: repr((examples[kind].data, examples[kind].split)))[::every]:
         run = examples[kind]
@@ -116,7 +118,8 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
             if size is not None and size > MOST_PARAMETERS:
                 return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
             rate, training = small.rate(run, data), run.training
-            of_trial = counts.of_trial(run, data, place, rate, loading)
+            kept = size is None or FLOAT * size < WORTH * counts.a_client(run, data.sizes, rate)
+            of_trial = counts.of_trial(run, data, place, rate, loading, own if kept else 1.0)
             if training.module.reduced_precision(training.config):
                 full = replace(training, config=training.config.model_copy(update={"precision": "float32"}))
                 reduced.append(rate("train") / small.rate(replace(run, training=full), data)("train"))

@@ -6,7 +6,7 @@ Every step begins with a few examples and is repeated with more, once at least, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from datasets.federation import DataError, Examples, Federation
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
 from orchestrator.trial.attack_round import attack_named, of_kind
+from orchestrator.trial.attack_tasks import together
 from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 
@@ -36,6 +37,8 @@ CLIENTS, EXAMPLES = 2, 8  # clients, and examples of each, in the smallest try
 MOST_STEPS = 4  # products with the Hessian, which Lanczos takes; other searches are to take half of what they may
 MOST_PASSES = 2  # of local training, so that beginning a client counts less
 MOST_EXAMPLES = 100_000  # of which data are partitioned; FEMNIST's clients have 600 000
+
+TRAINING = ("train", "replicate")
 
 Step = tuple[float, Callable[[], Any]]
 """The number of units of a step, and what does it."""
@@ -88,13 +91,14 @@ class SmallRuns:
         training = {name: value for name, value in run.training.to_dict().items() if name not in unread}
 
         def rate(step: str, attack: str = "") -> float:
+            step = "train" if step == "replicate" and not block.trains_together(run) else step
             settings: dict[str, Any] = {
-                "train": (training, run.objective),
+                **dict.fromkeys(TRAINING, (training, run.objective)),
                 "curve": run.curvature,
                 "serve": (run.aggregation, run.privacy),
                 "attack": (attack and attack_named(run, attack), run.data),
             }
-            names = (step, attack, run.model, data.name, step == "train" and (run.training.name, run.objective.name))
+            names = (step, attack, run.model, data.name, step in TRAINING and (run.training.name, run.objective.name))
             similar, key = self._seconds.setdefault(repr(names), {}), repr(settings.get(step))
             if similar and self.spent >= LIMIT:
                 return similar.get(key, next(reversed(similar.values())))
@@ -155,7 +159,7 @@ class Small:
         """
         multiply_with_one_thread()
         torch.set_num_threads(self.run.training.config.threads)
-        clients = {"train": self.together, "curve": 1}.get(step, CLIENTS)
+        clients = {"train": self.together, "replicate": self.together, "curve": 1}.get(step, CLIENTS)
         tries, size, spent, loaded = [(0.0, 0.0)], 1, 0.0, False
         while True:
             small, started = in_small(self.data, clients * size, EXAMPLES * size), time.perf_counter()
@@ -181,7 +185,7 @@ class Small:
                 (before, earlier), (after, later) = tries[-2:]
                 held, had, cap = self.data.sizes.mean(), small.sizes.mean(), self.run.curvature.examples
                 passes = self.run.training.config.epochs / self.light.training.config.epochs
-                grown = passes * held / had if step == "train" else min(held, cap) / min(had, cap)
+                grown = passes * held / had if step in TRAINING else min(held, cap) / min(had, cap)
                 entire = {"attack": 1.0, "evaluate": 0.0, "serve": 0.0}.get(step, after * grown)
                 if small is self.data or entire <= after or min(after - before, later - earlier) <= 0:
                     return mean
@@ -214,18 +218,23 @@ class Small:
         """Initial weights."""
         return self.network.initial(np.random.default_rng(0))
 
-    def _inputs(self, data: Federation, clients: int | None = None) -> Inputs:
-        """What the first clients of a federation are trained with, as one block."""
-        clients = clients or data.clients
-        statistics = server.initial_statistics(self.run, clients)
-        assigned = Assignment(range(clients), np.zeros(clients, np.int64), 0, statistics)
+    def _inputs(self, data: Federation, clients: Sequence[int] = ()) -> Inputs:
+        """What some or all clients of a federation are trained with, as one block."""
+        clients = clients or range(data.clients)
+        statistics = server.initial_statistics(self.run, len(clients))
+        assigned = Assignment(clients, np.zeros(len(clients), np.int64), 0, statistics)
         return self.light, data, self.network, [self.start], assigned
 
-    def train(self, data: Federation) -> Step:
+    def train(self, data: Federation, copies: int = 1) -> Step:
         """Train a block of clients at once, or one client where they train one after another; by example and pass."""
-        clients = min(self.together, data.clients)
-        units = self.light.training.config.epochs * float(data.sizes[:clients].sum())
+        clients = list(range(min(self.together, data.clients))) * copies
+        units = self.light.training.config.epochs * float(data.sizes[clients].sum())
         return units, lambda: block.train(*self._inputs(data, clients), fixed)
+
+    def replicate(self, data: Federation) -> Step:
+        """Train that block of as many replicas as a task trains at once; by example and pass."""
+        inputs = data.train.x.nbytes, self.network.layout.size
+        return self.train(data, together(self.run, *inputs))
 
     def evaluate(self, data: Federation) -> Step:
         """Evaluate a model on all clients' examples; by example."""

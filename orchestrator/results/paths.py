@@ -54,7 +54,7 @@ class Folder:
         self.sweep = path / "sweep.yaml"  # the sweep file, with the overrides as comments
         self.table = path / "trials.parquet"  # one row per trial
         self.report = path / "report"  # tables and figures
-        self.cache = path / "cache"  # shadow models and replicas, which all trials of the sweep share
+        self.cache = path / "cache"  # what trials of the sweep have trained for all of them
         self.tracking = path / "tracking.json"  # which MLflow has been given these results
 
     def trial(self, trial_id: str) -> TrialFolder:

@@ -10,8 +10,8 @@ from pathlib import Path
 from orchestrator import FINISHED, SOME_FAILED
 
 HELP = (
-    "end the processes that killed runs left behind, and delete shadow models and replicas, which can be trained "
-    "again; results stay"
+    "end the processes that killed runs left behind, and delete what trials share, such as shadow models, which can "
+    "be trained again; results stay"
 )
 
 
@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
         return FINISHED
     caches = [sweep for sweep in sweeps if any(sweep.cache.glob("*"))]
     if not caches:
-        print("there is nothing to delete: no shadow models and no replicas")
+        print("there is nothing to delete: trials have left nothing that they share")
         return FINISHED
     width = max(len(sweep.name) for sweep in caches)
     for sweep in caches:

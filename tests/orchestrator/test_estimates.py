@@ -1,9 +1,11 @@
 """The estimate of a dry run: what is counted beside runs that did it, by hand, and beside the time that a run takes."""
 
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -16,7 +18,7 @@ from orchestrator.estimates.small_runs import Small, SmallRuns
 from orchestrator.scheduling.trials import trial_specs
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
-from tests.support.estimated import a_place, a_run, estimated, parts
+from tests.support.estimated import MESSAGES, RATES, a_place, a_run, estimated, parts
 from tests.support.inline import inline_trial
 
 # Counted work
@@ -111,18 +113,54 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     single = parts(a_run(rounds=3, attacks=[attack | alone]))
     assert single["shadow models"] == 3 * (15 * size + 2 * size * 10)  # taken to stop halfway
     cia = parts(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]))
-    # Eight pairs of four federations, each as long as the run itself.
-    assert cia["replicas"] == 32 * (plain["training"] + plain["evaluation"])
+    # Eight pairs of four federations, each as long as the run itself, at once; and who is asked about is evaluated.
+    assert cia["replicas"] == 32 * (plain["training"] / 4 + 10 * len(partition_data(a_run(), Path()).test))
 
 
 def test_replicas_on_halves_are_part_of_it():
     attack = {"name": "calibrated_mia", "replicas": 8, "pool": "training"}
     run = a_run(rounds=3, participation="fixed", participation_rate=0.5, attacks=[attack])
     # A replica trains on half of 12 examples of 8 clients, and is asked about all of them.
-    expected = 8 * (0.5 * 3 * 8 * 6 * 2 + 10 * 8 * 12)
+    expected = 8 * (0.5 * 3 * 8 * 6 * 2 / 4 + 10 * 8 * 12)
     assert parts(run)["replicas"] == expected
     assert parts(run, actors=2)["replicas"] == expected / 2
     assert parts(run)["attacks"] == 10 * 8 * 12  # the run's own models are asked, too
+
+
+def test_first_rounds_that_others_train_are_not_counted_again():
+    attack = {"name": "cia", "replicas": 8, "rounds": [3], "interval": False}
+    run = a_run(rounds=3, attacks=[attack])
+    with patch.multiple(counts, **MESSAGES):
+        data = partition_data(run, Path())
+        trial = partial(counts.of_trial, run, data, a_place(run), lambda step, attack="": RATES[step])
+        whole, shared = trial(), trial(own=0.25)
+    assert shared["training"] == whole["training"] * 2.25 / 3
+    trained, tests = 8 * 12 * 2 / 4, 10 * len(data.test)
+    assert (whole["replicas"], shared["replicas"]) == (32 * (3 * trained + tests), 32 * (2.25 * trained + tests))
+
+
+def test_what_the_first_round_depends_on():
+    like = [a_run(aggregation="fedmedian"), a_run(privacy="global_dp"), a_run(rounds=9, attacks=["sia"])]
+    assert {counts.first_round(run) for run in like} == {counts.first_round(a_run())}
+    changes: list[dict[str, Any]] = [{"seed": 1}, {"objective": "fedprox"}, {"training": {"lr": 0.7}}, {"model": "mlp"}]
+    changes += [
+        {"aggregation": "fedopt"},
+        {"clustering": "ifca"},
+        {"participation": "fixed", "participation_rate": 0.5},
+    ]
+    assert len({counts.first_round(a_run(**change)) for change in [{}, *changes]}) == 8
+
+
+@pytest.mark.parametrize(("worth", "trained"), [(1e12, 1.5), (0.0, 2.0)])
+def test_a_sweep_counts_what_its_trials_share_once(monkeypatch, tmp_path, worth, trained):
+    monkeypatch.setattr(Small, "rate", lambda self, step, attack: {"train": 1.0}.get(step, 0.0))
+    monkeypatch.setattr(dry_run, "WORTH", worth)
+    base = "{rounds: 2, data: {name: digits, clients: 4, examples_per_client: 10}, model: mlp, training: {epochs: 1}}"
+    grid = "aggregation: {grid_search: [fedavg, fedmedian]}, seed: {grid_search: [0, 1]}"
+    (tmp_path / "s.yaml").write_text(f"name: s\nbase: {base}\nsweep: {{{grid}}}\nresources: {{client_actors: 1}}\n")
+    sweep = load_sweep(tmp_path / "s.yaml")
+    answer = dry_run.forecast(sweep, trial_specs(sweep), a_place(sweep.runs[0]))
+    assert answer.trial["training"] == pytest.approx(trained * 4 * 10, abs=0.1)
 
 
 # A run in small

@@ -12,7 +12,7 @@ from orchestrator.estimates import counts
 from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.trial.federation import partition_data
 
-RATES = {"train": 1.0, "evaluate": 10.0, "curve": 100.0, "serve": 0.0, "attack": 5.0}
+RATES = {"train": 1.0, "replicate": 0.25, "evaluate": 10.0, "curve": 100.0, "serve": 0.0, "attack": 5.0}
 MESSAGES = {f"{what}_SECONDS": 0.0 for what in ("TRIAL", "ROUND", "JOB", "TASK", "ALONE")}
 
 
