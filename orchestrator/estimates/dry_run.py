@@ -23,7 +23,6 @@ from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
 from orchestrator.report.statistics import FEWEST, least_significant
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
-from orchestrator.trial.client_actors import WORTH
 
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
 MOST_KINDS = 50  # of trials whose time is estimated; of more, these stand for the others
@@ -100,7 +99,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     if place.gpu:
         return "no estimate: training on a GPU cannot be timed without starting it"
     from orchestrator.estimates.small_runs import SmallRuns  # loads torch
-    from orchestrator.trial import worker_session
+    from orchestrator.trial import client_actors, worker_session
 
     worker_session.keep_freed_memory()  # as in the processes that train
     small, spent, timed, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
@@ -118,7 +117,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
             if size is not None and size > MOST_PARAMETERS:
                 return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
             rate, training = small.rate(run, data), run.training
-            kept = size is None or FLOAT * size < WORTH * counts.a_client(run, data.sizes, rate)
+            kept = size is None or FLOAT * size < client_actors.WORTH * counts.a_client(run, data.sizes, rate)
             of_trial = counts.of_trial(run, data, place, rate, loading, own if kept else 1.0)
             if training.module.reduced_precision(training.config):
                 full = replace(training, config=training.config.model_copy(update={"precision": "float32"}))

@@ -16,6 +16,7 @@ from orchestrator.estimates import counts, dry_run, small_runs
 from orchestrator.estimates.counts import Schedule
 from orchestrator.estimates.small_runs import Small, SmallRuns
 from orchestrator.scheduling.trials import trial_specs
+from orchestrator.trial import client_actors
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import MESSAGES, RATES, a_place, a_run, estimated, parts
@@ -154,7 +155,7 @@ def test_what_the_first_round_depends_on():
 @pytest.mark.parametrize(("worth", "trained"), [(1e12, 1.5), (0.0, 2.0)])
 def test_a_sweep_counts_what_its_trials_share_once(monkeypatch, tmp_path, worth, trained):
     monkeypatch.setattr(Small, "rate", lambda self, step, attack: {"train": 1.0}.get(step, 0.0))
-    monkeypatch.setattr(dry_run, "WORTH", worth)
+    monkeypatch.setattr(client_actors, "WORTH", worth)
     base = "{rounds: 2, data: {name: digits, clients: 4, examples_per_client: 10}, model: mlp, training: {epochs: 1}}"
     grid = "aggregation: {grid_search: [fedavg, fedmedian]}, seed: {grid_search: [0, 1]}"
     (tmp_path / "s.yaml").write_text(f"name: s\nbase: {base}\nsweep: {{{grid}}}\nresources: {{client_actors: 1}}\n")
