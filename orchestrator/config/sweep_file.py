@@ -93,6 +93,7 @@ class Resources(Config):
     trial_retries: int = Field(
         2, ge=0, description="number of times that a crashed trial is resumed from its last round"
     )
+    share: bool = Field(True, description="keep what trials train alike, and shadow models between audits, in cache/")
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ class Driver(tune.Trainable):
                 self._data = (key, ray.put(partition_data(run, root)))
             data = ray.get(self._data[1])
             run = settled(run, data)
-            setup = Setup(self.trial_config.identity.id, [ray.put(run.to_dict()), self._data[1]], sweep.cache)
+            cache = sweep.cache if self.trial_config.share else None
+            setup = Setup(self.trial_config.identity.id, [ray.put(run.to_dict()), self._data[1]], cache)
             origin = self.trial_config.identity.hashes
             self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin))
         return self.trial

@@ -50,6 +50,7 @@ class TrialConfig:
     timeout: float  # seconds to wait for a process that does not start
     every_round: bool  # whether every round is reported by itself, because a scheduler may stop the trial after each
     title: str = ""  # the sweep and the trial's swept values, as Ray's dashboard shows them
+    share: bool = True  # whether the trial takes over what others of the sweep have trained, and the reverse
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> TrialConfig:

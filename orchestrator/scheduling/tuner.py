@@ -264,6 +264,7 @@ def run_trials(
             timeout=resources.timeout_seconds,
             every_round=stopping is not None,
             title=f"{sweep.name} {trial.title}",
+            share=resources.share,
         )
 
     options: dict[str, Any] = {"scheduler": stopping}

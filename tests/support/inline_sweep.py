@@ -44,7 +44,9 @@ def _train(work: Work, trial: TrialSpec) -> None:
     """One trial, by steps of a driver whose actors and object store are this process."""
     identity = TrialIdentity(trial.id, trial.run.to_dict(), work.hashes.origin(trial.run))
     root = str(work.sweep.root_of(trial.run))
-    config = TrialConfig(identity, str(work.folder.path), root, work.place, 10.0, every_round=True)
+    config = TrialConfig(
+        identity, str(work.folder.path), root, work.place, 10.0, True, share=work.sweep.resources.share
+    )
     driver = object.__new__(Driver)
     driver.clients, driver.shadows = LocalClients(), InlineShadows()
     driver._data = ("", None)

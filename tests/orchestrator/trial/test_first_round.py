@@ -11,8 +11,12 @@ import pytest
 from algorithms.engine import block
 from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
+from orchestrator.commands import Choices
+from orchestrator.config.sweep_file import load_sweep
 from orchestrator.trial import client_actors
+from tests.support.command import same_results
 from tests.support.inline import inline_trial
+from tests.support.inline_sweep import run_sweep_inline
 from tests.support.planted import finished, given, outputs, planted
 
 DATA = planted()
@@ -123,3 +127,25 @@ def test_a_damaged_entry_is_trained_again(tmp_path, trained):
     trained.clear()
     assert ran(given(1), tmp_path / "third") == first
     assert trained == []
+
+
+SWEEP = """
+name: tiny
+base:
+  rounds: 2
+  data: {name: digits, clients: 4, examples_per_client: 10, shadow_size: 100}
+  model: {name: mlp, hidden: []}
+  training: {lr: 0.1, epochs: 1, batch_size: 10}
+  attacks: [{name: cia, replicas: 2, interval: false}, {name: shadow_mia, every: 1, shadows: 1, queries: 10}]
+sweep: {privacy: {grid_search: [none, global_dp]}}
+"""
+
+
+def test_a_sweep_whose_trials_share_nothing_has_the_same_results(tmp_path, trained):
+    for name, more in (("shared", ""), ("alone", "resources: {share: false}\n")):
+        (tmp_path / f"{name}.yaml").write_text(SWEEP + more)
+        run_sweep_inline(load_sweep(tmp_path / f"{name}.yaml"), Choices(tmp_path / name))
+    same_results(tmp_path / "shared", tmp_path / "alone")
+    kinds = {path.name.rpartition("-")[0] for path in (tmp_path / "shared" / "tiny" / "cache").iterdir()}
+    assert kinds == {"first-round", "replicas", ""}  # those of shadow models are hashes alone
+    assert not (tmp_path / "alone" / "tiny" / "cache").exists()
