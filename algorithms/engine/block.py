@@ -108,12 +108,33 @@ def train(
         optimizer = resume_optimizer(training, lr, state, (network.layout.size,), network.device)
         gradient = loop.client_gradient(network, run.training, run.objective, mine, arrays, draws[i])
         loss = loop.train(network, mine.x, mine.y, batches[i], optimizer, gradient, draws[i])
-        each.append((network.weights(), loss, optimizer_state(optimizer)))
+        weights, of_client = network.weights(), {k: values[None] for k, values in optimizer_state(optimizer).items()}
+        each.append(TrainedBlock(weights.params[None], weights.buffers[None], np.array([loss]), of_client))
+    return joined(each)
+
+
+def joined(blocks: Sequence[TrainedBlock]) -> TrainedBlock:
+    """Return the block that has the clients of all."""
+    names = "params", "buffers", "loss"
+    params, buffers, loss = (np.concatenate([getattr(block, name) for block in blocks]) for name in names)
+    states = blocks[0].optimizer_states
     return TrainedBlock(
-        np.stack([weights.params for weights, _, _ in each]),
-        np.stack([weights.buffers for weights, _, _ in each]),
-        np.array([loss for _, loss, _ in each]),
-        {name: np.stack([state[name] for _, _, state in each]) for name in each[0][2]},
+        params,
+        buffers,
+        loss,
+        {name: np.concatenate([block.optimizer_states[name] for block in blocks]) for name in states},
+    )
+
+
+def alone(assigned: Assignment, position: int) -> Assignment:
+    """Return what the client of a block at ``position`` receives, as a block by itself."""
+    here = slice(position, position + 1)
+    return replace(
+        assigned,
+        clients=assigned.clients[here],
+        chosen=assigned.chosen[here],
+        statistics={name: values[here] for name, values in assigned.statistics.items()},
+        optimizer_states={name: values[here] for name, values in assigned.optimizer_states.items()},
     )
 
 
@@ -161,15 +182,8 @@ def train_again(
     With the generators that it had, the result is the same, bit for bit where clients are trained one after another. So
     whoever imitates a client adds the noise of its private update, too.
     """
-    here = slice(position, position + 1)
-    alone = replace(
-        assigned,
-        clients=assigned.clients[here],
-        chosen=assigned.chosen[here],
-        statistics={name: values[here] for name, values in assigned.statistics.items()},
-        optimizer_states={name: values[here] for name, values in assigned.optimizer_states.items()},
-    )
-    return protect(run, train(run, data, network, models, alone, stream), alone, models, stream).params[0]
+    single = alone(assigned, position)
+    return protect(run, train(run, data, network, models, single, stream), single, models, stream).params[0]
 
 
 def silence(

@@ -142,6 +142,9 @@ def train_once(
     train = partial(block.train, run, data, network, models, assigned, of_round)
     if cache is None or assigned.round or not run.repeatable:
         return train()
+    if not block.trains_together(run) and len(assigned.clients) > 1:  # replicas differ in one client
+        singles = [block.alone(assigned, position) for position in range(len(assigned.clients))]
+        return block.joined([train_once(cache, run, data, network, models, one, of_round) for one in singles])
     plain, arrays = block.read_by_training(run, data, models, assigned)
     key = f"first-round-{digest([run.seed, plain], *arrays)}"
     if content := stored(cache, key):
