@@ -19,9 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import yaml
+
+if TYPE_CHECKING:
+    from orchestrator.config.sweep_file import Sweep
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
@@ -63,13 +67,13 @@ def queue() -> list[Line]:
     return [Line(**entry) for entry in yaml.safe_load((HERE / "queue.yaml").read_text(encoding="utf-8"))]
 
 
-def loaded(line: Line) -> tuple[str, set[str]]:
-    """The name of the line's sweep, and the ids of its trials."""
+def loaded(line: Line) -> tuple[Sweep, set[str]]:
+    """The line's sweep, and the ids of its trials."""
     from orchestrator.config.run import trial_id
     from orchestrator.config.sweep_file import load_sweep
 
     sweep = load_sweep(CHECKOUT / "sweeps" / f"{line.sweep}.yaml", line.set)
-    return sweep.name, {trial_id(run) for run in sweep.runs}
+    return sweep, {trial_id(run) for run in sweep.runs}
 
 
 def append(file: Path, rows: pd.DataFrame) -> None:
@@ -114,7 +118,8 @@ def harvest(name: str, folder: Path, measured: Path = MEASURED) -> set[str]:
 
 def work(line: Line, results: Path) -> int:
     """Run what is missing of a line; the exit code of the command, or 0 if nothing was."""
-    name, ids = loaded(line)
+    sweep, ids = loaded(line)
+    name = sweep.name
     missing = ids - harvest(line.name, results / name)
     print(f"{line.name}: {len(missing)} of {len(ids)} trials, about {line.hours} h for all; {line.decides}", flush=True)
     if not missing:
@@ -138,7 +143,7 @@ def work(line: Line, results: Path) -> int:
     if len(commands) < len(missing):
         raise SystemExit(f"{line.name}: --print-config shows {len(commands)} of the {len(missing)} missing trials")
     # As many at a time as there are cores, each with results and a cache of its own, and one where nothing else may run.
-    with ThreadPoolExecutor(1 if "timing" in line.sweep else local_cpus()) as pool:
+    with ThreadPoolExecutor(1 if sweep.resources.concurrent_trials == 1 else local_cpus()) as pool:
         for code in pool.map(watched, *zip(*commands, strict=True)):
             if code:
                 pool.shutdown(cancel_futures=True)
