@@ -22,7 +22,7 @@ from algorithms.core.noise import Normals, Zeros
 from algorithms.curvature import hessian
 from algorithms.engine import server
 from algorithms.engine.augmentation import draw_crops
-from algorithms.engine.backends import loop, vmap
+from algorithms.engine.backends import loop, trains_together, vmap
 from algorithms.engine.backends.client_inputs import NOTHING, Draws, generator
 from algorithms.engine.backends.optimizers import optimizer_state, resume_optimizer
 from algorithms.interfaces import Run, TrainingContract
@@ -62,12 +62,6 @@ def selection_examples(run: Run, sizes: Sequence[int], stream: Stream, clients: 
         stream("selection", client).choice(examples, size=min(examples, most), replace=False)
         for client, examples in zip(clients, sizes, strict=True)
     ]
-
-
-def trains_together(run: Run) -> bool:
-    """Return whether a block's clients are trained at once and not one after another."""
-    training = run.training.config
-    return isinstance(training, local_sgd.Config) and training.backend == "vmap"
 
 
 def train(
@@ -138,17 +132,14 @@ def alone(assigned: Assignment, position: int) -> Assignment:
     )
 
 
-def read_by_training(
-    run: Run, data: Federation, models: Sequence[Weights], assigned: Assignment
-) -> tuple[list[Any], list[NDArray[Any]]]:
-    """Return all that the result of `train` depends on besides the generators: JSON values, and arrays."""
+def read_by_training(run: Run, data: Federation, assigned: Assignment) -> tuple[list[Any], list[NDArray[Any]]]:
+    """Return all that the result of `train` depends on besides models and generators: JSON values, and arrays."""
     slots = [slot.to_dict() for slot in (run.model, run.training, run.objective)]
     selected = run.clustering.module.selection_size(run.clustering.config)
     needed = sorted(set(run.objective.module.NEEDS) & set(assigned.statistics))
     named = {name: assigned.statistics[name] for name in needed} | dict(sorted(assigned.optimizer_states.items()))
     examples = [data.client(client) for client in assigned.clients]
     arrays = [array for part in examples for array in (part.x, part.y)]
-    arrays += [array for weights in models for array in (weights.params, weights.buffers)]
     place = list(assigned.clients), assigned.chosen.tolist(), assigned.round
     plain = [slots, selected, place, data.classes, repr(data.prepare), list(named)]
     return plain, arrays + [np.asarray(values) for values in named.values()]

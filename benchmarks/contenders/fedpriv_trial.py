@@ -126,7 +126,8 @@ def serve_trial(options: argparse.Namespace, out: Any, scratch: Path) -> None:
         shadows = ShadowTasks(place.shadow_options(group), resources.timeout_seconds)
         own = partition_data(run, options.data or Path()) if options.run else None
         data = ray.put(own or federation(work, read_examples(options.folder)))
-        setup, folder = Setup("benchmark", [ray.put(run.to_dict()), data], options.cache), Folder(scratch).trial("t")
+        setup = Setup("benchmark", [ray.put(run.to_dict()), data], options.cache or scratch / "cache")
+        folder = Folder(scratch).trial("t")
         trial = Trial(run, TrialContext(setup, ray.get(data), clients, shadows, folder))
         if not options.run:
             trial.state.models = [flattened(read_initial(options.folder))]

@@ -18,7 +18,7 @@ import numpy as np
 
 from algorithms.core.messages import Floats, reweight
 from algorithms.core.noise import Normals, Zeros
-from algorithms.engine.block import trains_together
+from algorithms.engine.backends import trains_together
 from algorithms.engine.sensitivity import received_updates
 from algorithms.interfaces import Outcome
 from algorithms.metrics.classification import are_probabilities

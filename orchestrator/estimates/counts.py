@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from algorithms.core.messages import Ints
+from algorithms.engine.backends import trains_together
 from algorithms.interfaces import Run
 from attacks.interfaces import Cluster, ShadowJob
 from datasets.federation import Federation
 from orchestrator.cluster.placement import Placement
 from orchestrator.trial.attack_round import AttackComponent, of_kind
+from orchestrator.trial.attack_tasks import TOGETHER
 from orchestrator.trial.random_streams import integer, stream
 
 # Measured on trials whose training takes no time: Ray's answers, rows, files and the saved state.
@@ -70,11 +72,11 @@ class Schedule:
 
 
 def of_trial(
-    run: Run, data: Federation, place: Placement, rate: Rate, loading: float = 0.0, own: float = 1.0
+    run: Run, data: Federation, place: Placement, rate: Rate, loading: float = 0.0, own: float | None = 1.0
 ) -> Seconds:
     """Return what a trial spends its time on; ``data`` has some or all of its clients, and takes ``loading`` seconds.
 
-    ``own`` is the share of the first rounds that it trains itself; others of the sweep have trained the rest.
+    ``own`` is the share of the first rounds that it trains itself, and others of the sweep the rest; None: nothing is kept.
 
     Raises:
         DataError: the data are unsuitable for an attack.
@@ -83,7 +85,7 @@ def of_trial(
     parts: Any = Counter({"loading data": loading, "server and files": TRIAL_SECONDS})
     if warm := run.aggregation.module.warm_start(run.aggregation.config):
         parts["training"] = due.begun * run.clustering.config.clusters * warm.epochs * len(data.shadow) * rate("train")
-    parts.update(federation(run, sizes, due.rounds, rate, place.actors, due.begun * (1 - own)))
+    parts.update(federation(run, sizes, due.rounds, rate, place.actors, due.begun * (1 - (own or 1.0))))
     parts.update(evaluations(run, sizes, len(data.test), rate, place.actors))
     for attack in run.attacks:
         parts.update(of_attack(run, data, place, attack, rate, own))
@@ -91,11 +93,12 @@ def of_trial(
 
 
 def first_round(run: Run) -> str:
-    """Return what the training of a run's first round depends on, besides the code."""
+    """Return what the training of a run's first round depends on, besides the code; of secret noise, it is the only one."""
     warm = run.aggregation.module.warm_start(run.aggregation.config)
     selected = run.clustering.module.selection_size(run.clustering.config), run.clustering.config.clusters
     present = run.participation, run.participation_rate, run.seed
-    return repr((run.data, run.split, run.model, run.training, run.objective, warm, selected, present))
+    secret = None if run.repeatable else (run.aggregation, run.privacy, run.attacks, run.rounds)
+    return repr((run.data, run.split, run.model, run.training, run.objective, warm, selected, present, secret))
 
 
 def a_client(run: Run, sizes: Ints, rate: Rate) -> float:
@@ -136,7 +139,7 @@ def evaluations(run: Run, sizes: Ints, tests: int, rate: Rate, actors: int = 0) 
 
 
 def of_attack(
-    run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate, own: float = 1.0
+    run: Run, data: Federation, place: Placement, attack: AttackComponent, rate: Rate, own: float | None = 1.0
 ) -> Counter[str]:
     """Return what an attack takes, with the shadow models and the replicas that it trains, each in one process.
 
@@ -161,7 +164,9 @@ def of_attack(
         groups, (times, anew, latest) = clusters(run, data), due.on_models(config.every)
         parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.actors)
         for job in [job for j, group in enumerate(groups) for job in shadow_jobs(run, Cluster(data, j, group), attack)]:
-            rounds = latest if any(True for _ in module.earlier(job)) else anew  # as long as the model's clients stay
+            rounds = (
+                latest if own and any(True for _ in module.earlier(job)) else anew
+            )  # as long as the model's clients stay
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
             trained = alone(job.sizes, rounds) if job.rounds else epochs * rate("train")
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
@@ -170,7 +175,7 @@ def of_attack(
         replicas = module.replicas(config, run.rounds)
         spread = min(place.actors, len({replica.number for replica in replicas}))
         for replica in replicas:
-            trained = sum(federation(run, sizes, replica.rounds, at_once, 0, 1 - own).values())
+            trained = sum(federation(run, sizes, replica.rounds, at_once, 0, 1 - (own or 1.0)).values())
             parts["replicas"] += (trained + len(data.test) * rate("evaluate")) / spread
     if "halves" in module.KINDS:
         fixed = partial(stream, run.seed)
@@ -180,7 +185,8 @@ def of_attack(
         checks = len(pool.owner) * clients / data.clients * rate("evaluate")
         parts["attacks"] += checks
         trained = sum(federation(run, halved, run.rounds, at_once).values())
-        parts["replicas"] += len(inside) * (trained + checks) / min(place.actors, len(inside))
+        tasks = -(-len(inside) // (TOGETHER if trains_together(run) else 1))
+        parts["replicas"] += len(inside) * (trained + checks) / min(place.actors, tasks)
     return parts
 
 

@@ -118,7 +118,8 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
                 return f"no estimate: a step of a model of {size:.2g} parameters takes more than a plan may"
             rate, training = small.rate(run, data), run.training
             kept = size is None or FLOAT * size < client_actors.WORTH * counts.a_client(run, data.sizes, rate)
-            of_trial = counts.of_trial(run, data, place, rate, loading, own if kept else 1.0)
+            first = (own if kept else 1.0) if sweep.resources.share else None
+            of_trial = counts.of_trial(run, data, place, rate, loading, first)
             if training.module.reduced_precision(training.config):
                 full = replace(training, config=training.config.model_copy(update={"precision": "float32"}))
                 reduced.append(rate("train") / small.rate(replace(run, training=full), data)("train"))

@@ -19,6 +19,7 @@ from algorithms.core.messages import Assignment, Ints, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block, server
 from algorithms.engine import round as engine
+from algorithms.engine.backends import trains_together
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenSum, SeenUpdates, Sum, as_seen
 from datasets.federation import DataError, Examples, Federation
@@ -91,7 +92,7 @@ class SmallRuns:
         training = {name: value for name, value in run.training.to_dict().items() if name not in unread}
 
         def rate(step: str, attack: str = "") -> float:
-            step = "train" if step == "replicate" and not block.trains_together(run) else step
+            step = "train" if step == "replicate" and not trains_together(run) else step
             settings: dict[str, Any] = {
                 **dict.fromkeys(TRAINING, (training, run.objective)),
                 "curve": run.curvature,
@@ -197,7 +198,7 @@ class Small:
     @property
     def together(self) -> int:
         """How many clients are trained at once."""
-        return min(self.run.training.config.block_size, self.data.clients) if block.trains_together(self.run) else 1
+        return min(self.run.training.config.block_size, self.data.clients) if trains_together(self.run) else 1
 
     @cached_property
     def network(self) -> Network:
@@ -233,8 +234,8 @@ class Small:
 
     def replicate(self, data: Federation) -> Step:
         """Train that block of as many replicas as a task trains at once; by example and pass."""
-        inputs = data.train.x.nbytes, self.network.layout.size
-        return self.train(data, together(self.run, *inputs))
+        examples = self.data.train.x.nbytes * self.run.data.config.clients // self.data.clients
+        return self.train(data, together(self.run, examples, self.network.layout.size))
 
     def evaluate(self, data: Federation) -> Step:
         """Evaluate a model on all clients' examples; by example."""

@@ -220,8 +220,8 @@ def quarantine(path: Path) -> Path:
 def stored(cache: Path | None, key: str) -> bytes | None:
     """Return the content of an entry of a sweep's cache; None if it is not there or damaged, or there is no cache.
 
-    Entries are what attacks have trained, which all trials of the sweep share: a folder with one part each, named by the
-    hash of all that its content depends on.
+    Entries are what trials of the sweep have trained for all of them: a folder with one part each, named by the hash of all
+    that its content depends on.
     """
     try:
         manifest = read_manifest(cache / key, key) if cache else None

@@ -71,9 +71,9 @@ class Driver(tune.Trainable):
                 self._data = (key, ray.put(partition_data(run, root)))
             data = ray.get(self._data[1])
             run = settled(run, data)
-            cache = sweep.cache if self.trial_config.share else None
-            setup = Setup(self.trial_config.identity.id, [ray.put(run.to_dict()), self._data[1]], cache)
-            origin = self.trial_config.identity.hashes
+            cache, origin = sweep.cache if self.trial_config.share else None, self.trial_config.identity.hashes
+            refs = [ray.put(run.to_dict()), self._data[1]]
+            setup = Setup(self.trial_config.identity.id, refs, cache, origin.get("code", ""))
             self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin))
         return self.trial
 

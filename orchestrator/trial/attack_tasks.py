@@ -2,8 +2,8 @@
 
 Each result is named by the hash of all that it depends on, and is kept in the cache on disk that all trials of the sweep share:
 a shadow model depends on its job, the shadow set, the model and the training configuration; a replica on the run and its world;
-replicas on random halves of the clients' examples, a few of which a task trains at once, on the run as far as it matters to
-training, the examples and the random numbers.
+replicas on random halves of the clients' examples on the run as far as it matters to training, the examples and the random
+numbers; and all of them on the code. A task trains a few replicas at once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, groupby, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
 
 from algorithms.core.messages import Doubles, Weights
+from algorithms.engine.backends import trains_together
 from algorithms.engine.round import Sending
 from algorithms.interfaces import Run
 from attacks import _halves
@@ -73,7 +73,14 @@ class AttackTasks(ABC):
     def replicate(self, setup: Setup, run: Run, attack: AttackComponent) -> Exposure | None:
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
-        groups = [list(group) for _, group in groupby(replicas, lambda replica: (replica.number, replica.rounds))]
+
+        def task(place: tuple[int, Any]) -> tuple[int, int, int]:
+            """Replicas of one number; if they train one after another, where the first may train for all."""
+            number, replica = place
+            alike = trains_together(run) or (replica.rounds == 1 and setup.cache is not None)
+            return replica.number, replica.rounds, 0 if alike else number
+
+        groups = [[replica for _, replica in group] for _, group in groupby(enumerate(replicas), task)]
         measured = self.gathered(_replicas, attack.name, [(setup, attack.name, group) for group in groups])
         by_replica = list(zip(replicas, chain.from_iterable(measured), strict=True))
         rng = stream(run.seed, "audit", run.rounds)
@@ -157,7 +164,7 @@ def _shadow(setup: Setup, attack: str, job: ShadowJob) -> Any:
     train = partial(module.train_shadow, job, worker.data, worker.network, worker.run)
     if module.Shadow is None:
         return train()
-    depends = digest(dependencies(worker.run, worker.data, "seed"))
+    depends = digest([setup.code, *dependencies(worker.run, worker.data, "seed")])
 
     def trained() -> bytes:
         entries = (stored(setup.cache, earlier.key(depends)) for earlier in module.earlier(job))
@@ -199,24 +206,24 @@ def _replicas(setup: Setup, attack: str, replicas: Sequence[Any]) -> list[dict[i
 
     def measured() -> bytes:
         worlds = [component.module.world(component.config, worker.data, one, worker.fixed) for one in replicas]
-        return json.dumps(_measured(run, component, worker, worlds, setup.cache)).encode()
+        return json.dumps(_measured(run, component, worker, worlds, setup)).encode()
 
     others = component.to_dict(), [asdict(one) for one in replicas], content_digest(worker.data)
-    key = f"replicas-{digest([trial_id(worker.run), trial_id(run), *others])}"
+    key = f"replicas-{digest([setup.code, trial_id(worker.run), trial_id(run), *others])}"
     by_replica = json.loads(cached(setup.cache, key, measured))
     return [{int(round_): values for round_, values in by_round.items()} for by_round in by_replica]
 
 
 def _measured(
-    run: Run, attack: AttackComponent, worker: Session, worlds: Sequence[World], cache: Path | None
+    run: Run, attack: AttackComponent, worker: Session, worlds: Sequence[World], setup: Setup
 ) -> list[dict[int, dict[str, float]]]:
     """Train a replica of the run in each world; return the measurements of its model by round, until it diverges."""
     from algorithms.engine import federation
 
     data, network, streams = worker.data, worker.network, of_start(partial(stream, run.seed), 0)
-    models = [federation.initial_model(run, data, network, streams)]
+    models = [federation.initial_model(run, data, network, lambda purpose: streams(purpose, 0, 0))]
     history = federation.cohorts(run, data.clients, run.rounds, streams)
-    sending = [Sending(world.silent, world.noisy, partial(train_once, cache)) for world in worlds]
+    sending = [Sending(world.silent, world.noisy, partial(train_once, setup)) for world in worlds]
     measured: list[dict[int, dict[str, float]]] = [{} for _ in worlds]
 
     def measure(rounds: int, trained: list[list[Weights]]) -> None:
@@ -229,7 +236,7 @@ def _measured(
         federation.train_models(run, federations, network, models, history, draws, sending, measure)
     except FloatingPointError:
         if len(worlds) > 1:  # if one diverges, each by itself
-            return [one for world in worlds for one in _measured(run, attack, worker, [world], cache)]
+            return [one for world in worlds for one in _measured(run, attack, worker, [world], setup)]
     return measured
 
 
@@ -238,11 +245,12 @@ def _measured(
 
 def together(run: Run, examples: int, parameters: int) -> int:
     """Return how many replicas a task trains, each on so many bytes of examples, with models of so many parameters."""
-    from algorithms.engine.block import trains_together
-
     if not trains_together(run):
         return 1
-    largest = max(examples, 4 * parameters * run.training.config.block_size)
+    config, kept = run.training.config, "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
+    # Of all clients where the server needs each update, or optimizers keep their states; else of those that train at once.
+    models = run.data.config.clients if kept or config.optimizer_state == "persist" else config.block_size
+    largest = max(examples, 4 * parameters * models)
     return max(1, min(TOGETHER, MOST_BYTES // max(1, largest)))
 
 
@@ -283,7 +291,7 @@ def _halves_replicas(setup: Setup, attack: str, numbers: Sequence[int], original
     def answered() -> bytes:
         return _packed(np.save, np.stack(answers(numbers, ClientActor().initial(setup, original.start, clusters))))
 
-    plain = [*dependencies(run, worker.data), clusters, original.start, list(numbers)]
+    plain = [setup.code, *dependencies(run, worker.data), clusters, original.start, list(numbers)]
     arrays: list[NDArray[Any]] = [original.history, worker.data.example_strengths]
     arrays += [pool.examples.x, pool.examples.y, model]
     for half in halves.values():

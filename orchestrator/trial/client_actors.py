@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -17,6 +16,7 @@ from safetensors.numpy import load, save
 
 from algorithms.core.layout import Layout
 from algorithms.core.messages import Assignment, BlockResult, Evaluation, Weights
+from algorithms.engine.backends import trains_together
 from algorithms.engine.round import Sending, train_block, under
 from algorithms.interfaces import Run
 from attacks.interfaces import SeenSum, SeenUpdates, Sum
@@ -81,7 +81,7 @@ class ClientActor:
             return {attack.name: attack.module.observe(attack.config, updates) for attack in due}
 
         streams = worker.streams(assigned.round), worker.fixed
-        once = Sending(train=partial(train_once, setup.cache))
+        once = Sending(train=partial(train_once, setup))
         return train_block(run, data, network, models, assigned, streams, observe, once)
 
     def attack_sum(self, setup: Setup, received: Sum, round_: int, attacks: tuple[str, ...]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class ClientActor:
 
 
 def train_once(
-    cache: Path | None,
+    setup: Setup,
     run: Run,
     data: Federation,
     network: Network,
@@ -135,27 +135,31 @@ def train_once(
 ) -> TrainedBlock:
     """Train a block or, in the first round, take over what another trial or replica of the sweep has trained alike.
 
-    That round is the same for all that differ only in what the server does with it. Secret noise is never kept.
+    That round is the same for all that differ only in what the server does with it. Where clients train one after another,
+    each is looked for by itself, because replicas differ in one client. Secret noise is never kept.
     """
     from algorithms.engine import block
 
-    train = partial(block.train, run, data, network, models, assigned, of_round)
+    cache, train = setup.cache, partial(block.train, run, data, network, models)
     if cache is None or assigned.round or not run.repeatable:
-        return train()
-    if not block.trains_together(run) and len(assigned.clients) > 1:  # replicas differ in one client
-        singles = [block.alone(assigned, position) for position in range(len(assigned.clients))]
-        return block.joined([train_once(cache, run, data, network, models, one, of_round) for one in singles])
-    plain, arrays = block.read_by_training(run, data, models, assigned)
-    key = f"first-round-{digest([run.seed, plain], *arrays)}"
-    if content := stored(cache, key):
-        read: dict[str, Any] = load(content)
-        return block.TrainedBlock(read["params"], read["buffers"], read["loss"], under("states.", read))
-    began, trained = time.perf_counter(), train()
-    if trained.params.nbytes < WORTH * (time.perf_counter() - began - ENTRY_SECONDS):
-        states = {f"states.{name}": array for name, array in trained.optimizer_states.items()}
-        states |= {"params": trained.params, "buffers": trained.buffers, "loss": trained.loss}
-        cached(cache, key, partial(save, {name: np.asarray(array, order="C") for name, array in states.items()}))
-    return trained
+        return train(assigned, of_round)
+    sent = digest([setup.code, run.seed], *(array for each in models for array in (each.params, each.buffers)))
+
+    def trained(part: Assignment) -> TrainedBlock:
+        plain, arrays = block.read_by_training(run, data, part)
+        key = f"first-round-{digest([sent, plain], *arrays)}"
+        if content := stored(cache, key):
+            read: dict[str, Any] = load(content)
+            return block.TrainedBlock(read["params"], read["buffers"], read["loss"], under("states.", read))
+        began, new = time.perf_counter(), train(part, of_round)
+        if new.params.nbytes < WORTH * (time.perf_counter() - began - ENTRY_SECONDS):
+            found = {f"states.{name}": array for name, array in new.optimizer_states.items()}
+            found |= {"params": new.params, "buffers": new.buffers, "loss": new.loss}
+            cached(cache, key, lambda: save({name: np.asarray(array, order="C") for name, array in found.items()}))
+        return new
+
+    singles = [] if trains_together(run) else [block.alone(assigned, i) for i in range(len(assigned.clients))]
+    return block.joined([trained(part) for part in singles or [assigned]])
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,13 @@ class Setup:
     """Where a worker finds a trial: its key, references to its configuration and its data, and what trials share.
 
     The references are in a list, so that Ray does not resolve them and a worker fetches them only if the key is new.
-    ``cache`` is the folder of what trials of the sweep have trained; None: each trains for itself.
+    ``cache`` is the folder of what trials of the sweep have trained, by this ``code`` (a hash); None: each trains for itself.
     """
 
     key: str
     refs: list[ray.ObjectRef[Any]]
     cache: Path | None = None
+    code: str = ""
 
 
 @dataclass

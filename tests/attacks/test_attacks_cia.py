@@ -19,8 +19,8 @@ from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.run import check, resolve
 from orchestrator.trial import attack_tasks
 from orchestrator.trial.random_streams import stream
-from orchestrator.trial.worker_session import Session
-from tests.support.inline import inline_trial
+from orchestrator.trial.worker_session import Session, Setup
+from tests.support.inline import InlineShadows, inline_trial
 from tests.support.planted import finished, given, planted, table
 from tests.support.toy_federation import images
 
@@ -280,7 +280,7 @@ def measured(run: Any, world: World, number: int, whole: Federation) -> dict[str
     component = run.attacks[0]
     alone = replace(run, attacks=(), seed=attack_tasks.integer(run.seed, "replicas", number))
     worker = Session(run, whole, Network(run.model, whole.shape, whole.classes))
-    (by_round,) = attack_tasks._measured(alone, component, worker, [world], None)
+    (by_round,) = attack_tasks._measured(alone, component, worker, [world], Setup("", []))
     return by_round[run.rounds]
 
 
@@ -315,21 +315,60 @@ SLOTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("slots", SLOTS.values(), ids=SLOTS)
 def test_a_replica_is_the_run_with_its_seed_bit_for_bit_and_worlds_at_once_are_those_one_by_one(tmp_path, slots):
     data, fixed = odd(), lambda purpose, *place: stream(0, purpose, *place)
-    run = resolve(given(rounds=2, attacks=[{"name": "cia", "rounds": [1, 2], "shadow_share": 1.0}], **slots))
+    seed = attack_tasks.integer(0, "replicas", 1)  # as large as those of replicas
+    run = resolve(given(rounds=2, seed=seed, attacks=[{"name": "cia", "rounds": [1, 2], "shadow_share": 1.0}], **slots))
     worlds = {one.world: cia.world(Config(), data, one, fixed) for one in federations(1, 2)}
     alone = replace(run, attacks=())
     worker = Session(run, data, Network(run.model, data.shape, data.classes))
     once = {
-        kind: attack_tasks._measured(alone, run.attacks[0], worker, [world], None) for kind, world in worlds.items()
+        kind: attack_tasks._measured(alone, run.attacks[0], worker, [world], Setup("", []))
+        for kind, world in worlds.items()
     }
     trial = inline_trial(alone, tmp_path, data)
     for rounds in (1, 2):
         trial.advance()
         assert once["in"][0][rounds] == cia.measure(run.attacks[0].config, data, worker.network, trial.state.models[0])
-    together = attack_tasks._measured(alone, run.attacks[0], worker, list(worlds.values()), None)
+    together = attack_tasks._measured(alone, run.attacks[0], worker, list(worlds.values()), Setup("", []))
     for (kind, (single,)), joint in zip(once.items(), together, strict=True):
         assert [joint[r] for r in (1, 2)] == [pytest.approx(single[r], rel=1e-4) for r in (1, 2)], kind
     assert len({one[0][2]["target"] for one in once.values()}) == 4
+
+
+class Asked(InlineShadows):
+    """Tells which replicas each task has."""
+
+    tasks: list[list[str]]
+
+    def gathered(self, function: Any, attack: str, calls: Any) -> list[Any]:
+        self.tasks = [[one.world for one in group] for _, _, group in calls]
+        return super().gathered(function, attack, calls)
+
+
+@pytest.mark.parametrize(
+    ("slots", "rounds", "cached", "size"),
+    [
+        ({}, [2], False, 4),
+        ({"training": {"backend": "loop"}}, [2], True, 1),  # as long as a federation each
+        ({"training": {"backend": "loop"}}, [1], False, 1),
+        ({"training": {"backend": "loop"}}, [1], True, 4),  # the first trains for all
+    ],
+)
+def test_a_task_trains_the_worlds_of_a_pair_where_that_is_hardly_longer_than_one(tmp_path, slots, rounds, cached, size):
+    attack = {"name": "cia", "replicas": 2, "interval": False, "rounds": rounds}
+    trial = inline_trial(given(rounds=2, attacks=[attack], **slots), tmp_path, odd())
+    setup = replace(trial.context.setup, cache=tmp_path / "cache" if cached else None)
+    asked = Asked()
+    asked.replicate(setup, trial.run, trial.run.attacks[0])
+    assert asked.tasks == [list(cia.WORLDS)[at : at + size] for _ in range(2) for at in range(0, 4, size)]
+
+
+def test_fewer_replicas_train_at_once_where_each_clients_update_is_held():
+    sums, updates = (resolve(given(aggregation=name)) for name in ("fedavg", "fedmedian"))
+    clients, block = sums.data.config.clients, sums.training.config.block_size
+    parameters = attack_tasks.MOST_BYTES // (4 * 2 * clients)  # two federations' updates
+    assert clients > 2 * block
+    assert [attack_tasks.together(run, 1, parameters) for run in (sums, updates)] == [4, 2]
+    assert attack_tasks.together(sums, attack_tasks.MOST_BYTES, 1) == 1
 
 
 def test_where_one_world_diverges_the_others_of_its_pair_are_trained_and_it_keeps_what_it_had():
@@ -338,7 +377,7 @@ def test_where_one_world_diverges_the_others_of_its_pair_are_trained_and_it_keep
     wild = replace(data, train=Examples(data.train.x * np.float32(1e30), data.train.y))
     worker = Session(run, data, Network(run.model, data.shape, data.classes))
     sane, lost = attack_tasks._measured(
-        replace(run, attacks=()), run.attacks[0], worker, [World(data), World(wild)], None
+        replace(run, attacks=()), run.attacks[0], worker, [World(data), World(wild)], Setup("", [])
     )
     assert sorted(sane) == [1, 2, 3] and len(lost) < 3
 

@@ -14,6 +14,7 @@ from datasets.federation import Examples, Federation
 from orchestrator.commands import Choices
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.trial import client_actors
+from orchestrator.trial.restarts import Trial
 from tests.support.command import same_results
 from tests.support.inline import inline_trial
 from tests.support.inline_sweep import run_sweep_inline
@@ -40,11 +41,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return blocks
 
 
-def ran(run: dict[str, Any], folder: Path, data: Federation = DATA, cache: str = "shared") -> dict[str, Any]:
-    (home := folder.parent / cache).mkdir(exist_ok=True)
-    folder.mkdir()
-    (folder / "cache").symlink_to(home)
-    return outputs(finished(inline_trial(run, folder, data)))
+def ran(run: dict[str, Any], folder: Path, data: Federation = DATA, **setup: Any) -> dict[str, Any]:
+    """All that a trial gives which shares a cache with the others, unless it has a ``setup`` of its own."""
+    trial = inline_trial(run, folder, data)
+    setup = {"cache": folder.parent / "shared", **setup}
+    return outputs(finished(Trial(trial.run, replace(trial.context, setup=replace(trial.context.setup, **setup)))))
 
 
 LIKE = {
@@ -70,7 +71,8 @@ def test_trials_that_differ_in_what_the_server_does_train_the_first_round_once(t
     other = given(2) | change
     taken_over = ran(other, tmp_path / "second")
     assert trained == [(round_, first) for round_ in range(1, other["rounds"]) for first in (0, 4, 8)]
-    assert taken_over == ran(other, tmp_path / "alone", cache="other")
+    assert taken_over == ran(other, tmp_path / "alone", cache=None)
+    assert len(trained) == (2 * other["rounds"] - 1) * BLOCKS
 
 
 @pytest.mark.parametrize("training", KINDS.values(), ids=KINDS)
@@ -111,11 +113,17 @@ def test_only_blocks_with_the_same_examples_are_taken_over(tmp_path, trained, pa
     assert trained == [(0, 4)]
 
 
-def test_what_is_secret_small_or_has_no_cache_is_never_kept(tmp_path, trained, monkeypatch):
+def test_what_other_code_has_trained_is_not_taken_over(tmp_path, trained):
+    for code in ("one", "other", "one"):
+        ran(given(1), tmp_path / f"{code} {len(trained)}", code=code)
+    assert len(trained) == 2 * BLOCKS
+
+
+def test_what_is_secret_or_small_is_never_kept(tmp_path, trained, monkeypatch):
     ran(given(1, privacy=NOISE | {"noise": "secret"}), tmp_path / "secret")
     monkeypatch.setattr(client_actors, "WORTH", 0.0)
     ran(given(1), tmp_path / "small")
-    assert list((tmp_path / "shared").iterdir()) == []
+    assert not (tmp_path / "shared").exists()
 
 
 def test_a_damaged_entry_is_trained_again(tmp_path, trained):

@@ -21,7 +21,7 @@ from attacks.interfaces import World
 from orchestrator.config.run import resolve
 from orchestrator.trial.attack_tasks import _measured
 from orchestrator.trial.random_streams import run_stream, stream
-from orchestrator.trial.worker_session import Session
+from orchestrator.trial.worker_session import Session, Setup
 from tests.support.inline import inline_trial
 from tests.support.noise_runs import is_standard_deviation
 from tests.support.planted import finished, given, opened, outputs, planted, table
@@ -117,7 +117,7 @@ def test_replicas_add_noise_of_their_own_and_a_reference_adds_none():
         run = resolve(given(2, seed=seed, **local(z)))
         worker = Session(run, DATA, Network(run.model, DATA.shape, DATA.classes))
         attack: Any = SimpleNamespace(module=module, config=None)
-        (by_round,) = _measured(run, attack, worker, [World(DATA, (), noisy)], None)
+        (by_round,) = _measured(run, attack, worker, [World(DATA, (), noisy)], Setup("", []))
         return by_round[2]["sum"]
 
     assert measured(1, 5.0) == measured(1, 5.0)
