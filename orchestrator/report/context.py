@@ -13,7 +13,7 @@ from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.config.tune_section import VALIDATION, Tune, unaccounted
 from orchestrator.metric_names import metric, metrics
-from orchestrator.report.data import DEAL, Results, Row, Setting, Value, lookup, text
+from orchestrator.report.data import DEAL, Results, Row, Setting, Value, grouped, lookup, text
 from orchestrator.report.statistics import estimate, number
 from orchestrator.report.vocabulary import setting_label
 
@@ -81,10 +81,8 @@ def guessing(named: Iterable[tuple[str, Metric]], results: Results) -> str:
 
     ``named`` has the headings and the metrics that are shown.
     """
-    headings: dict[float, list[str]] = {}
-    for heading, entry in named:
-        if (value := chance_everywhere(entry, results)) is not None:
-            headings.setdefault(round(value, 3), []).append(" ".join(heading.split()))
+    known = ((chance_everywhere(entry, results), " ".join(heading.split())) for heading, entry in named)
+    headings = grouped((round(value, 3), heading) for value, heading in known if value is not None)
     words = [f"{text(value)} for {', '.join(dict.fromkeys(names))}" for value, names in sorted(headings.items())]
     return f"by chance: {'; '.join(words)}" if words else ""
 
@@ -113,10 +111,8 @@ def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
     Such as "shadow_mia (ifca; ifca_mir)"; more than three settings are counted. There is one text for each setting, in
     their order; of those with an empty one, nothing is said.
     """
-    groups: dict[str, list[str]] = {}
-    for setting, words in zip(results.settings, texts, strict=True):
-        if words:
-            groups.setdefault(words, []).append(setting_label(results.keys, setting.values))
+    pairs = zip(results.settings, texts, strict=True)
+    groups = grouped((words, setting_label(results.keys, setting.values)) for setting, words in pairs if words)
     if len(groups) == 1:
         return list(groups)
     return [

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import yaml
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 Value = Any  # None, bool, int, float, str, or lists and dicts of these
 Row = dict[str, Value]
 
@@ -310,11 +312,18 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
 
 def settings(trials: Sequence[Row], keys: tuple[str, ...]) -> list[Setting]:
     """Group trials by their values of ``keys``; the groups are sorted by these values."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for trial in sorted(trials, key=lambda t: (sort_key(t.get(DEAL)), sort_key(t.get("seed")), text(t.get("id")))):
-        groups.setdefault(tuple(text(trial.get(key)) for key in keys), []).append(trial)
+    ordered = sorted(trials, key=lambda t: (sort_key(t.get(DEAL)), sort_key(t.get("seed")), text(t.get("id"))))
+    groups = grouped((tuple(text(trial.get(key)) for key in keys), trial) for trial in ordered)
     settings = [Setting(tuple(group[0].get(key) for key in keys), tuple(group)) for group in groups.values()]
     return sorted(settings, key=lambda setting: tuple(map(sort_key, setting.values)))
+
+
+def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """The items of each key; keys and items are in the order in which they come."""
+    groups: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
 
 
 def over_seeds(target: str, seeds: int) -> str:
@@ -340,9 +349,7 @@ def independent(values: Sequence[tuple[Repeat, float]]) -> list[float]:
     >>> independent([(("1", "0"), 0.5), (("1", "1"), 0.7), (("2", "0"), 0.9)])
     [0.6, 0.9]
     """
-    partitions: dict[str, list[float]] = {}
-    for (partition, _), value in values:
-        partitions.setdefault(partition, []).append(value)
+    partitions = grouped((partition, value) for (partition, _), value in values)
     if len(partitions) < 2:
         return [value for _, value in values]
     return [same[0] if len(same) == 1 else sum(same) / len(same) for same in partitions.values()]

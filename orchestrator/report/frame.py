@@ -17,7 +17,7 @@ from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
 from orchestrator.report import statistics
 from orchestrator.report.context import chance_of, epsilons, main_risk, shown_beside
-from orchestrator.report.data import DEAL, Repeat, Results, Setting, independent, repeat, text
+from orchestrator.report.data import DEAL, Repeat, Results, Setting, grouped, independent, repeat, text
 from orchestrator.report.vocabulary import ALGORITHM, setting_label, value_label
 
 if TYPE_CHECKING:
@@ -135,10 +135,7 @@ def corrected(paired: Sequence[Contrast], first: Collection[str]) -> list[Contra
     belong to one family of metrics (`Metric.family`). More settings, methods or side metrics make no family larger.
     """
     paired = [replace(test, family=HEADLINE if test.metric in first else metric(test.metric).family) for test in paired]
-    families: dict[tuple[str, ...], list[int]] = {}
-    for at, test in enumerate(paired):
-        families.setdefault(test.comparison, []).append(at)
-    for members in families.values():
+    for members in grouped((test.comparison, at) for at, test in enumerate(paired)).values():
         tests = sum(not math.isnan(paired[at].p) for at in members)
         for at, p in zip(members, statistics.holm([paired[at].p for at in members]), strict=True):
             paired[at] = replace(paired[at], p_holm=p, tests=tests)

@@ -19,7 +19,7 @@ import numpy as np
 
 from algorithms.metrics.fronts import draw_means, hypervolume, undominated
 from orchestrator.report.context import main_risk
-from orchestrator.report.data import Results, Setting, repeat, text
+from orchestrator.report.data import Results, Setting, grouped, repeat, text
 from orchestrator.report.statistics import CONFIDENCE, FEWEST, NAN
 from orchestrator.report.vocabulary import ALGORITHM
 
@@ -73,9 +73,7 @@ def fronts(results: Results) -> list[Front]:
     if chosen is None or not chosen[1]:
         return []
     at = [place for place, key in enumerate(results.keys) if not f"{key}.".startswith(ALGORITHM_PARTS)]
-    groups: dict[tuple[str, ...], list[Setting]] = {}
-    for setting in results.settings:
-        groups.setdefault(tuple(text(setting.values[place]) for place in at), []).append(setting)
+    groups = grouped((tuple(text(setting.values[place]) for place in at), setting) for setting in results.settings)
     return [front for group in groups.values() if (front := front_of(group, chosen[1], chosen[0]))]
 
 

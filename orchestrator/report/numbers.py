@@ -30,7 +30,7 @@ import yaml
 
 from orchestrator.metric_names import metric
 from orchestrator.report.context import partition_line
-from orchestrator.report.data import DEAL, Results, Value, text
+from orchestrator.report.data import DEAL, Results, Value, grouped, text
 from orchestrator.report.measured import Trial, agrees, differing, matches, trials_of
 from orchestrator.report.statistics import FEWEST, UNLIMITED, Estimate, deviation, estimate, limits, quantile
 from orchestrator.report.summary import escape, markdown_table
@@ -234,10 +234,7 @@ def _numbers(record: Record, trials: Sequence[Trial], group: Callable[[Counterpa
     if printed is None:
         return []
     measured = [trial for trial in trials if all(trial.metrics.get(name) is not None for name in printed.metrics)]
-    groups: dict[str, list[Trial]] = {}
-    for trial in measured:
-        if matches(trial.run, printed.where):
-            groups.setdefault(group(printed, trial), []).append(trial)
+    groups = grouped((group(printed, trial), trial) for trial in measured if matches(trial.run, printed.where))
     theirs = {**printed.where, **printed.against}
     baselines = [trial for trial in measured if printed.against and matches(trial.run, theirs)]
     ours = [_measured(record, printed, name, same, baselines) for name, same in groups.items()]
@@ -337,13 +334,10 @@ def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
         markdown_table(("paper", "printed", *LEVELS), counts),
     ]
     for name, ours in by_paper.items():
-        measured: dict[str, list[Number]] = {}
-        for row in ours:
-            if row.level != NOT_MEASURED:
-                place = f"{row.record.source}: {row.record.dataset}, {row.record.setting}"
-                measured.setdefault(place, []).append(row)
+        measured = [(row.record, row) for row in ours if row.level != NOT_MEASURED]
+        places = grouped((f"{at.source}: {at.dataset}, {at.setting}", row) for at, row in measured)
         blocks.append(f"## {name}")
-        for place, same in measured.items():
+        for place, same in places.items():
             blocks += [f"### {place}", markdown_table(HEAD, map(_cells, same)), *_differences(same)]
         missing = Counter(row.record.source for row in ours if row.level == NOT_MEASURED)
         if missing:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.metric_names import metric, ordered
-from orchestrator.report.data import Setting
+from orchestrator.report.data import Setting, grouped
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
 from orchestrator.report.numbers import Number, compare, counterpart, records
@@ -111,11 +111,8 @@ def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: A
 
 def by_round(arr: Arrangement, cell: Setting, name: str) -> dict[int, Estimate]:
     """The mean and interval over trials for every round, counted from 1, in which at least one trial has a value."""
-    values: dict[int, list[float]] = {}
-    for trial in cell.trials:
-        for row in arr.results.rounds[trial["id"]]:
-            if row.get(name) is not None:
-                values.setdefault(row["round"] + 1, []).append(float(row[name]))
+    rows = [row for trial in cell.trials for row in arr.results.rounds[trial["id"]] if row.get(name) is not None]
+    values = grouped((row["round"] + 1, float(row[name])) for row in rows)
     return {number: estimate(values[number], limits(metric(name))) for number in sorted(values)}
 
 
