@@ -23,18 +23,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the verdicts; return the exit code."""
-    from orchestrator.report.data import NoResultsError
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.measured import read_trials
     from orchestrator.report.numbers import counted, numbers
     from orchestrator.report.numbers import markdown as numbers_page
     from orchestrator.report.verdicts import as_json, forest, markdown, verdicts
 
-    try:
-        trials, notes = read_trials(options.results)
-    except NoResultsError as error:
-        print(error)
-        return 2
+    trials, notes = read_trials(options.results)
     judged, compared, sources = verdicts(trials), numbers(trials), [str(path) for path in options.results]
     text = markdown(judged, notes, sources, counted(compared))
     print(text, end="")

@@ -238,7 +238,7 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
 
 def test_the_command_refuses_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verdict", str(tmp_path)]) == 2
-    assert str(tmp_path) in capsys.readouterr().out
+    assert str(tmp_path) in capsys.readouterr().err
 
 
 def test_the_page_of_verdicts_is_what_the_command_makes(
