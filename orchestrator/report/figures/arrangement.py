@@ -8,6 +8,7 @@ nothing is along the axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,16 +100,14 @@ class Arrangement:
         return bool(self.axis) and not any(isinstance(v, str) or v is None for point in self.positions for v in point)
 
     @cached_property
-    def _looks(self) -> dict[str, dict[str, Any]]:
+    def _colors(self) -> list[str]:
         keys = self.hue or ALGORITHM
-        values = self.hues if self.hue else [tuple(self.results.value(self.trials[0], key) for key in keys)]
-        colors = palette(keys, values)
-        looks = enumerate(zip(self.hues, colors, strict=True))
-        return {text(list(hue)): {"color": color, "marker": MARKERS[at % len(MARKERS)]} for at, (hue, color) in looks}
+        return palette(keys, self.hues if self.hue else [[self.results.value(self.trials[0], key) for key in keys]])
 
     def look(self, hue: Point) -> dict[str, Any]:
         """Color and marker of a hue; an algorithm has the same color in every sweep."""
-        return dict(self._looks[text(list(hue))])
+        at = self.hues.index(hue)
+        return {"color": self._colors[at], "marker": MARKERS[at % len(MARKERS)]}
 
     def hue_label(self, hue: Point) -> str:
         """The label of a color in the legend; in a sweep of one algorithm, that of the algorithm."""
@@ -148,10 +147,10 @@ def arrange(results: Results) -> Arrangement | None:
     trials = tuple(trial for trial in results.trials if trial["status"] == "finished")
     varied = _varied(results.keys, trials)
     few = [key for key in ALGORITHM if key in varied and len(points(trials, (key,))) <= MOST_COLORS][:1]
-    hue = _fitting(trials, [key for slot in few for key in (slot, *_partial(trials, slot, varied))])
+    hue = _new_keys(trials, [key for slot in few for key in (slot, *_partial(trials, slot, varied))], most=MOST_COLORS)
     rest = [key for key in varied if key not in hue and not _decide(trials, hue, key)]
     axis = _axis(trials, rest) or hue
-    return Arrangement(results, trials, hue, axis, _facets(trials, (*hue, *axis), rest)) if trials else None
+    return Arrangement(results, trials, hue, axis, _new_keys(trials, rest, (*hue, *axis))) if trials else None
 
 
 def by_method(arr: Arrangement, besides: Collection[str] = ()) -> Arrangement:
@@ -167,10 +166,10 @@ def by_method(arr: Arrangement, besides: Collection[str] = ()) -> Arrangement:
     sections = {slot.split(".")[0] for slot in ALGORITHM}
     keys = [key for slot in slots for key in (slot, *_partial(trials, slot, varied))]
     keys += [key for key in varied if key not in keys and key.split(".")[0] in sections]
-    hue = _fitting(trials, keys, keep=paired)
+    hue = _new_keys(trials, keys, keep=paired, most=MOST_COLORS)
     if not set(PAIR) <= set(hue):  # only together do they have the literature's name
         hue = tuple(key for key in hue if key in varied)
-    return Arrangement(arr.results, trials, hue, (), _facets(trials, hue, varied))
+    return Arrangement(arr.results, trials, hue, (), _new_keys(trials, varied, hue))
 
 
 def points(trials: Collection[Row], keys: Keys) -> list[Point]:
@@ -193,23 +192,19 @@ def _decide(trials: tuple[Row, ...], keys: Keys, other: str) -> bool:
     return len(points(trials, keys)) == len(points(trials, (*keys, other)))
 
 
-def _fitting(trials: tuple[Row, ...], keys: list[str], keep: Keys = ()) -> Keys:
-    """The keys from the left, as many as colors suffice for, without those that the others determine."""
-    hue: Keys = ()
-    for key in keys:
-        new = key in keep or not _decide(trials, hue, key)
-        if new and len(points(trials, (*hue, key))) <= MOST_COLORS:
-            hue = (*hue, key)
-    return hue
+def _new_keys(
+    trials: tuple[Row, ...], keys: list[str], shown: Keys = (), keep: Keys = (), most: float = math.inf
+) -> Keys:
+    """The keys from the left, without those that what is ``shown`` and the keys before them determine, except to ``keep``.
 
-
-def _facets(trials: tuple[Row, ...], place: Keys, keys: list[str]) -> Keys:
-    """The keys that what is shown does not determine, each new beside those before it."""
-    facets: Keys = ()
+    A key that would give more than ``most`` combinations of values is left out.
+    """
+    new: Keys = ()
     for key in keys:
-        if key not in place and not _decide(trials, (*place, *facets), key):
-            facets = (*facets, key)
-    return facets
+        adds = key in keep or not _decide(trials, (*shown, *new), key)
+        if adds and len(points(trials, (*new, key))) <= most:
+            new = (*new, key)
+    return new
 
 
 def _partial(trials: tuple[Row, ...], slot: str, varied: list[str]) -> list[str]:
