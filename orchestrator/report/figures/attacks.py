@@ -63,7 +63,7 @@ def attack_roc(arr: Arrangement) -> Figure | None:
     for ax in axes:
         ax.plot([lowest, 1], [lowest, 1], **drawing.REFERENCE)
         ax.set(xscale="log", yscale="log", xlim=(lowest * 0.9, 1.1), ylim=(lowest * 0.9, 1.1))
-    drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)", across)
+    drawing.label_axes(axes, "false positive rate (fraction)", "true positive rate (fraction)")
     several = any(len(models) > 1 for *_, attacks in panels for models in attacks.values())
     note = several * "lines: mean over seeds, replicas and models without a name, at equal false positive rates; "
     note += "numbers: area under the curve, all clients together; a line starts at the false positive rate of one non-member"

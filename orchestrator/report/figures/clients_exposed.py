@@ -55,7 +55,7 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
         _draw(ax, seeds, colors or {"": arr.look(hue)["color"]}, middle, alike)
     drawing.same_scale(axes, [""] * len(axes), drawing.RATES if of.unit == "fraction" else drawing.FREE)
     unit = f" ({of.unit})" if of.unit else ""
-    drawing.label_axes(axes, "clients, most exposed first", of.label + unit, across)
+    drawing.label_axes(axes, "clients, most exposed first", of.label + unit)
     look: dict[str, Any] = {"marker": "o", "linestyle": "none"}
     handles = [drawing.stroke(f"{group} clients", color=color, **look) for group, color in colors.items()]
     handles += drawing.chance_handles(arr, [of.name])

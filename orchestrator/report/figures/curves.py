@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.metric_names import metric, ordered
+from orchestrator.report.context import capital
 from orchestrator.report.data import Setting, grouped
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
@@ -39,14 +40,14 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     words = [(drawing.described(name), arr.heading(panel, at)) for name, panel, at in panels]
     headings = ["\n".join(filter(None, pair)) for pair in words]
     across = len(arr.columns) if len(arr.columns) > 1 else drawing.IN_A_ROW
-    figure, axes = drawing.grid(arr, f"{_words(title)} over the rounds", headings, across)
+    figure, axes = drawing.grid(arr, f"{capital(title.replace('_', ' '))} over the rounds", headings, across)
     for ax, (name, panel, at) in zip(axes, panels, strict=True):
         for hue in arr.hues:
             draw_rounds(ax, arr, arr.cell(panel, at, hue), name, color=arr.look(hue)["color"])
         _chance_over_rounds(ax, arr, panel, at, name)
         ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     drawing.same_scale(axes, [drawing.scale(name) for name, *_ in panels])
-    drawing.label_axes(axes, "round", "", across)
+    drawing.label_axes(axes, "round", "")
     note = drawing.mean_note([len(cell.trials) for *_, cell in arr.cells()], "lines", "bands")
     return drawing.legend(figure, drawing.handles(arr, marker="") + drawing.chance_handles(arr, names), note)
 
@@ -64,7 +65,9 @@ def final(arr: Arrangement, title: str) -> Figure | None:
     labels = 0.6 + max(0.55, 0.12 * len(arr.hues)) * len(arr.positions)  # inches that they need
     width = min(max(drawing.WIDTH, labels), 9.0)
     across = max(1, min(drawing.IN_A_ROW, int(11 / width), len(names)))
-    figure, axes = drawing.grid(arr, f"{_words(title)} at the end of the runs", headings, across, width)
+    figure, axes = drawing.grid(
+        arr, f"{capital(title.replace('_', ' '))} at the end of the runs", headings, across, width
+    )
     published = {name: _published(arr, name) for name in names}
     for ax, (name, panel) in zip(axes, panels, strict=True):
         drawing.by_chance(ax, arr, panel, name)
@@ -79,7 +82,7 @@ def final(arr: Arrangement, title: str) -> Figure | None:
         drawing.categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
     rates = all(metric(name).unit == "fraction" and metric(name).direction for name in names)
     drawing.same_scale(axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else drawing.FREE)
-    drawing.label_axes(axes, " / ".join(key_labels(arr.axis)), "", across)
+    drawing.label_axes(axes, " / ".join(key_labels(arr.axis)), "")
     note = drawing.mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])
     entries = [drawing.stroke("published", marker="o", color=drawing.GRAY, **HOLLOW)] if any(published.values()) else []
     return drawing.legend(figure, drawing.handles(arr) + entries + drawing.chance_handles(arr, names), note)
@@ -125,7 +128,3 @@ def _chance_over_rounds(ax: Axes, arr: Arrangement, panel: Point, at: Point, nam
         trials = tuple(trial for hue in arr.hues for trial in arr.cell(panel, at, hue).trials)
         means = by_round(arr, Setting((), trials), chance)
         ax.plot(list(means), [point.mean for point in means.values()], **drawing.REFERENCE)
-
-
-def _words(title: str) -> str:
-    return title[:1].upper() + title[1:].replace("_", " ")

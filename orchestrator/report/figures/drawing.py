@@ -72,8 +72,8 @@ def grid(
     from matplotlib.figure import Figure
 
     width = width or (WIDTH if across <= IN_A_ROW else NARROW)
-    columns = _columns(len(headings), across)
-    rows = -(-len(headings) // columns)
+    rows = -(-len(headings) // across)
+    columns = -(-len(headings) // rows)  # rows are as full as possible
     size = (max(7.2, columns * width + 0.9), rows * (HEIGHT + 0.2) + 1.5)
     figure = Figure(figsize=size, dpi=RESOLUTION, layout="constrained", facecolor="white")
     lines = (title, f"{arr.datasets}, sweep {arr.results.name}")
@@ -94,18 +94,13 @@ def grid(
     return figure, panels[: len(headings)]
 
 
-def _columns(panels: int, across: int) -> int:
-    """The columns of a grid with as few rows as possible, which are as full as possible."""
-    return -(-panels // -(-panels // across))
-
-
-def label_axes(axes: Sequence[Axes], x: str, y: str, across: int = IN_A_ROW) -> None:
-    """Label the horizontal axes of the lowest panels and the vertical axes of the leftmost ones."""
-    columns = _columns(len(axes), across)
+def label_axes(axes: Sequence[Axes], x: str, y: str) -> None:
+    """Label the horizontal axes of the lowest panels of a grid and the vertical axes of the leftmost ones."""
+    grid: Any = axes[0].get_gridspec()
     for at, ax in enumerate(axes):
-        if at + columns >= len(axes):
+        if at + grid.ncols >= len(axes):
             ax.set_xlabel(x, fontsize=BODY)
-        if at % columns == 0:
+        if at % grid.ncols == 0:
             ax.set_ylabel(textwrap.fill(y, int(HEIGHT * PER_INCH)), fontsize=BODY)
 
 
