@@ -19,6 +19,7 @@ from orchestrator.config.sweep_file import load_sweep, parse_sweep
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
 OPTIONS = ("results", "address", "tracking_uri", "repeat_changed")
+PLAIN: dict[type, Any] = {PathLike: fspath, Mapping: dict, tuple: list, str: str, int: int, float: float}
 ARGUMENTS = {f"--{name.replace('_', '-')}": name for name in OPTIONS}  # by the options that the command's messages name
 
 
@@ -104,14 +105,8 @@ def _plain(value: Any) -> Any:
     """A value as a sweep file has it: tuples, paths and NumPy's numbers and arrays count as plain. Raises TypeError."""
     if hasattr(value, "tolist"):  # NumPy's
         return value.tolist()
-    if isinstance(value, PathLike):
-        return fspath(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, tuple):
-        return list(value)
-    for plain in (str, int, float):
-        if isinstance(value, plain):
+    for kind, plain in PLAIN.items():
+        if isinstance(value, kind):
             return plain(value)
     raise TypeError(f"must be a text, number, list or dict, got {type(value).__name__} {format_value(value)}")
 
