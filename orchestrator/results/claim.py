@@ -6,9 +6,9 @@ import errno
 import fcntl
 import os
 import socket
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from tempfile import TemporaryFile
-from typing import IO, Self
+from typing import IO
 
 from orchestrator.results.log import DamageError, read_manifest
 from orchestrator.results.paths import Folder, FolderError
@@ -44,7 +44,7 @@ def obstacle(folder: Folder, name: str) -> str | None:
     return None
 
 
-class Claim:
+class Claim(AbstractContextManager["Claim"]):
     """The exclusive right to write to a results folder, until `release`, the end of the ``with``, or of the process."""
 
     def __init__(self, folder: Folder) -> None:
@@ -69,9 +69,6 @@ class Claim:
     def release(self) -> None:
         """Give up the claim; the system does the same when the process ends."""
         self._lock.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
