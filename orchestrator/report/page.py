@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,11 +89,8 @@ def is_shown(name: str) -> bool:
 
 
 def _settings(results: Results) -> Grid:
-    names = main_metrics(results)
-    beside = {name: f" {context.BY_CHANCE}" for name in names if context.chance_metric(metric(name), results)}
-    heads = [f"{context.full_label(name)}{beside.get(name, '')}" for name in names]
-    (seeds, *columns) = summary.metric_columns(results, map(metric, names), "runs")
-    return _grid(results, [seeds, *((head, cell) for head, (_, cell) in zip(heads, columns, strict=True))])
+    labeled = [replace(metric(name), label=context.full_label(name), unit="") for name in main_metrics(results)]
+    return _grid(results, summary.metric_columns(results, labeled, "runs"))
 
 
 def _grid(results: Results, columns: summary.Columns) -> Grid:
@@ -140,7 +137,7 @@ def _audits(results: Results) -> list[Grid]:
     if not measured:
         return []
     entries = [metric(measured[0].audits), *measured]
-    columns = [(entry.label, partial(summary.metric_cell, metric=entry, results=results)) for entry in entries]
+    columns = summary.metric_columns(results, entries)[1:]
     grid = _grid(results, [*columns, ("verdict", lambda setting: context.audited(setting) or context.DASH)])
     return [grid._replace(numbers=list(grid.numbers)[:-1])]
 
