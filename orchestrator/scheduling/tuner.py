@@ -94,12 +94,10 @@ class StoppingScheduler(FIFOScheduler):
         return decision
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Decide after a report of Tune whether the trial continues."""
+        """Decide after a report of Tune whether the trial continues; with the rounds of its last one, others are compared."""
         return self.decide(tune_trial_id(trial), result.get("rows", []))
 
-    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """Report the last rounds of a trial, with which others are compared."""
-        self.decide(tune_trial_id(trial), result.get("rows", []))
+    on_trial_complete = on_trial_result
 
 
 class TuneCallback(tune.Callback):
