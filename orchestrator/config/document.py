@@ -34,10 +34,6 @@ def _integer(text: str) -> float:
     return number if abs(number) <= LARGEST_INTEGER else math.inf
 
 
-def _float(text: str) -> float:  # minus zero becomes zero, so that both give the same trial
-    return math.nan if text[-1] in "fFnN" else float(text) + 0.0
-
-
 # Plain scalars by the end of their tag: what they look like, and their value.
 SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     "null": (re.compile(r"(~|null|Null|NULL|)$"), lambda text: None),
@@ -45,7 +41,7 @@ SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
     "int": (re.compile(r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"), _integer),
     "float": (
         re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
-        _float,
+        lambda text: math.nan if text[-1] in "fFnN" else float(text) + 0.0,  # minus zero becomes zero: the same trial
     ),
     "str": (re.compile(r"[^\ud800-\udfff]*\Z"), str),
 }
