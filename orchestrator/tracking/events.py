@@ -12,6 +12,9 @@ from orchestrator.results.writing import write_atomically
 
 MOST_LINES = 5  # trials that fail together mostly fail for one reason
 MOST_LETTERS = 200  # of a reason; error.txt has all of it
+# What Ray says of a process that it has ended for lack of memory, and what we say.
+OUT_OF_MEMORY = "running low on memory|OutOfMemoryError"
+KILLED_FOR_MEMORY = "Ray ended it, for the node was out of memory"
 LESS_AT_ONCE = "lower resources.client_actors or resources.concurrent_trials"
 
 # From what a reason says to the setting that usually helps. The first line that is found in it counts.
@@ -69,7 +72,7 @@ class TrialEvents:
         if trial in self.statuses:
             return
         last = (text.strip() or "the reason is unknown").splitlines()[-1].strip()
-        reason = f"its process died: {killed_for_memory(text) or last}"
+        reason = f"its process died: {KILLED_FOR_MEMORY if re.search(OUT_OF_MEMORY, text) else last}"
         record = {"status": "failed", "reason": reason, "metrics": {}, "seconds": 0.0, "origin": {}}
         if text:
             write_atomically(self.folder.trial(trial).error, text.encode())
@@ -83,13 +86,6 @@ def advice(reason: str) -> str:
     'lower resources.clients_per_gpu'
     """
     return next((helps for pattern, helps in CAUSES if re.search(pattern, reason)), "")
-
-
-def killed_for_memory(text: str) -> str:
-    """Why a process is gone that Ray, which says ``text`` of it, ended for lack of memory; empty for another reason."""
-    if not re.search(r"running low on memory|OutOfMemoryError", text):
-        return ""
-    return "Ray ended it, for the node was out of memory"
 
 
 def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Mapping[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig, trial_specs, tune_trial_id
 from orchestrator.scheduling.tuner import WORTH_SAYING, TuneCallback, run_trials
-from orchestrator.tracking.events import TrialEvents, advice, killed_for_memory
+from orchestrator.tracking.events import KILLED_FOR_MEMORY, OUT_OF_MEMORY, TrialEvents, advice
 from tests.support.synthetic_results import seal
 
 TEXT = """1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: 5d15) was \
@@ -47,8 +48,9 @@ resources: {trial_retries: 1}
 
 
 def test_a_process_that_ray_ended_for_lack_of_memory_has_advice() -> None:
-    assert "resources.client_actors" in advice(killed_for_memory(f"Failure # 1 (occurred at 2026)\n{TEXT}"))
-    assert killed_for_memory("The actor died because its node has died.") == ""
+    assert "resources.client_actors" in advice(KILLED_FOR_MEMORY)
+    assert re.search(OUT_OF_MEMORY, f"Failure # 1 (occurred at 2026)\n{TEXT}")
+    assert not re.search(OUT_OF_MEMORY, "The actor died because its node has died.")
 
 
 class Sessions:
@@ -108,7 +110,7 @@ def test_the_trials_go_on_where_tune_ends_itself_but_one_that_is_killed_too_ofte
     assert len(ids) == 3 and sessions.ran[1:] == ([ids] if kills == 1 else [ids, ids[1:]])
     assert events.statuses == {ids[0]: "finished" if kills == 1 else "failed", ids[1]: "finished", ids[2]: "finished"}
     if kills == 2:
-        assert killed_for_memory(TEXT) in (read_record(folder.trial(ids[0])) or {})["reason"]
+        assert KILLED_FOR_MEMORY in (read_record(folder.trial(ids[0])) or {})["reason"]
         assert folder.trial(ids[0]).error.read_text() == TEXT
 
 
