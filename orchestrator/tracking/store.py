@@ -30,7 +30,6 @@ SCHEMES = ("", "http", "https", "sqlite", "postgresql", "mysql", "mssql", "file"
 PLUGINS = "mlflow.tracking_store"
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {
-    "RAY_USAGE_STATS_ENABLED": "0",
     # Fail fast if the server is away; the next `sync` sends what is missing.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -41,7 +40,7 @@ SETTINGS = SILENT | {
 
 
 def configure_environment() -> None:
-    """Set the environment variables of MLflow and Ray before their import; values that the user has set are kept."""
+    """Set the environment variables of MLflow before its import; values that the user has set are kept."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 
