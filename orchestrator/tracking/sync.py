@@ -18,7 +18,7 @@ from PIL import Image
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.metric_names import metrics
-from orchestrator.report.data import plain
+from orchestrator.report.data import grouped, plain
 from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
@@ -120,14 +120,13 @@ class MlflowSweep:
 
     def _runs(self) -> dict[str, list[Run]]:
         """The runs of the sweep in MLflow by trial; the sweep's own run is ""."""
-        runs, token, more = dict[str, list["Run"]](), None, True
+        runs, token, more = list["Run"](), None, True
         query = f"tags.`{SWEEP}` = '{self.identity[SWEEP]}'"
         while more:
             page = self.client.search_runs([self.experiment], query, max_results=500, page_token=token)
-            for run in page:
-                runs.setdefault(run.data.tags.get(TRIAL, ""), []).append(run)
+            runs += page
             token, more = page.token, bool(page.token)
-        return runs
+        return grouped((run.data.tags.get(TRIAL, ""), run) for run in runs)
 
     def _parent(self, runs: dict[str, list[Run]]) -> str:
         """The id of the sweep's own run, which is made if ``runs`` has none."""
