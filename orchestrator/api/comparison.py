@@ -59,7 +59,6 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
     ]
     lines: list[dict[str, Any]] = []
     contrasts: list[Contrast] = []
-    places: list[int] = []  # the line of each contrast
     for name in names:
         lines += [_line(first, sweeps[0], setting, name) for setting in first.settings]
         for setting, same in zip(second.settings, partners, strict=True):
@@ -67,13 +66,12 @@ def compare(first: Results, second: Results, metrics: Sequence[str] | None = Non
             pairs = [(_label(first, mine), _dealt(first, mine)) for mine in same]
             tests = [contrast("", label, base, "", name, theirs, mine) for base, mine in pairs]
             tests = [test for test in tests if test.difference.n]
-            places += range(len(lines), len(lines) + len(tests))
-            contrasts += tests
+            contrasts += [replace(test, place=place) for place, test in enumerate(tests, len(lines))]
             lines += [_line(second, sweeps[1], setting, name) for _ in range(max(len(tests), 1))]
-    for place, paired in zip(places, corrected(contrasts, main_risk(second) or ()), strict=True):
+    for paired in corrected(contrasts, main_risk(second) or ()):
         d = paired.difference
         values = (paired.baseline, d.mean, d.low, d.high, d.n, paired.p, paired.p_holm)
-        lines[place] |= dict(zip(DIFFERENCE, values, strict=True))
+        lines[paired.place] |= dict(zip(DIFFERENCE, values, strict=True))
     return pd.DataFrame(lines, columns=[*COLUMNS, *(DIFFERENCE if contrasts else ())])
 
 

@@ -45,7 +45,7 @@ class Contrast:
         p_holm: the same p, corrected for the tests of its family.
         family: the tests of this comparison that it was corrected with, see `corrected`.
         tests: the number of tests in this family.
-        place: the place of the method's setting among those of the results; -1 outside of a sweep.
+        place: the place of the method's setting among those of the results, or of its line in a table of two sweeps.
     """
 
     slot: str
