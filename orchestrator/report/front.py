@@ -33,38 +33,29 @@ class Front:
 
     Attributes:
         accuracy, risk: the metrics.
-        settings: those that have both in every common repetition, at least two.
+        shares: those that have both in every common repetition, at least two, each with the probability with which it is
+            on the front; NaN with fewer than three repetitions.
         repetitions: how many repetitions they have in common.
-        probability: [settings] with which each is on the front; NaN with fewer than three repetitions.
         volume: the hypervolume of the means, with the ends of its 95 % interval.
         by_chance: how many of so many equal settings are on the front.
     """
 
     accuracy: str
     risk: str
-    settings: tuple[Setting, ...]
+    shares: tuple[tuple[Setting, float], ...]
     repetitions: int
-    probability: tuple[float, ...]
     volume: tuple[float, float, float]
     by_chance: float
 
     @property
     def sure(self) -> list[Setting]:
         """The settings that nobody dominates, with 95 %."""
-        return [setting for setting, share in self._shares() if share >= CONFIDENCE]
+        return [setting for setting, share in self.shares if share >= CONFIDENCE]
 
     @property
     def possible(self) -> list[Setting]:
         """The settings of which neither that nor the contrary is known with 95 %."""
-        return [setting for setting, share in self._shares() if 1 - CONFIDENCE < share < CONFIDENCE]
-
-    @property
-    def ranked(self) -> list[tuple[Setting, float]]:
-        """The settings with their probabilities, the largest first."""
-        return sorted(self._shares(), key=lambda pair: -pair[1])
-
-    def _shares(self) -> list[tuple[Setting, float]]:
-        return list(zip(self.settings, self.probability, strict=True))
+        return [setting for setting, share in self.shares if 1 - CONFIDENCE < share < CONFIDENCE]
 
 
 def fronts(results: Results) -> list[Front]:
@@ -94,8 +85,8 @@ def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | N
         tail = (1 - CONFIDENCE) / 2
         ends = tuple(np.quantile(hypervolume(drawn), (tail, 1 - tail)).tolist())
     by_chance = sum(1 / (place + 1) for place in range(len(values)))
-    chosen = tuple(settings[place] for place in values)
-    return Front(accuracy, risk, chosen, n, tuple(probability.tolist()), (float(hypervolume(mean)), *ends), by_chance)
+    shares = tuple((settings[place], float(share)) for place, share in zip(values, probability, strict=True))
+    return Front(accuracy, risk, shares, n, (float(hypervolume(mean)), *ends), by_chance)
 
 
 def repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Any, tuple[float, float]]:

@@ -179,7 +179,7 @@ FRONT_READING = (
 def front_cells(results: Results, front: Front) -> tuple[list[str], list[list[str]]]:
     """Headings and cells of a table of the settings on the same data, the most probable ones on the front first."""
     entries, lines = (metric(front.accuracy), metric(front.risk)), []
-    for setting, share in front.ranked:
+    for setting, share in sorted(front.shares, key=lambda pair: -pair[1]):
         cells = (metric_cell(setting, entry, results) for entry in entries)
         lines.append([*(_values(results.keys, setting) or [WHOLE]), *cells, number(share, 2) or context.DASH])
     return [*key_labels(results.keys), *(entry.label for entry in entries), "on the front"], lines
@@ -190,7 +190,7 @@ def front_line(front: Front) -> str:
     value, low, high = (number(end, 3) for end in front.volume)
     interval = f" ({low} to {high})" if low else ""
     return (
-        f"Of {len(front.settings)} equal settings, {number(front.by_chance, 1)} would be on the front by chance. The front's "
+        f"Of {len(front.shares)} equal settings, {number(front.by_chance, 1)} would be on the front by chance. The front's "
         f"hypervolume, between accuracy 0 and risk 1, is {value}{interval}, rather too large, because the best of several are "
         f"partly lucky; {front.repetitions} common repetitions."
     )

@@ -62,10 +62,10 @@ def test_settings_that_are_dominated_surely_perhaps_and_not_at_all():
         "accuracy",
         "risk",
     )
-    assert [s.values[0] for s in front.settings] == ["safe", "good", "bad", "like good"]
+    assert [s.values[0] for s, _ in front.shares] == ["safe", "good", "bad", "like good"]
     assert [s.values[0] for s in front.sure] == ["safe"]
     assert [s.values[0] for s in front.possible] == ["good", "like good"]
-    assert front.probability[2] == 0 and front.repetitions == 5
+    assert front.shares[2][1] == 0 and front.repetitions == 5
     assert front.by_chance == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4)
     assert front.volume[0] == pytest.approx(0.9 * 0.3 + 0.6 * 0.2)
     assert front.volume[1] < front.volume[0] < front.volume[2]
@@ -73,9 +73,9 @@ def test_settings_that_are_dominated_surely_perhaps_and_not_at_all():
 
 def test_equal_settings_dominate_neither_and_two_seeds_have_no_probability():
     same = [setting(name, [0.8, 0.7, 0.9], [0.6, 0.6, 0.7]) for name in "ab"]
-    assert front_of(same, "accuracy", "risk").probability == (1, 1)
+    assert [share for _, share in front_of(same, "accuracy", "risk").shares] == [1, 1]
     few = front_of([setting("a", [0.8, 0.7], [0.6, 0.6]), setting("b", [0.7, 0.6], [0.7, 0.7])], "accuracy", "risk")
-    assert all(map(math.isnan, few.probability)) and not few.sure and not few.possible
+    assert all(math.isnan(share) for _, share in few.shares) and not few.sure and not few.possible
     assert front_of(same[:1], "accuracy", "risk") is None
 
 
@@ -86,5 +86,5 @@ def test_a_true_front_is_rarely_called_dominated():
         common = rng.normal(0, 0.05, (5, 2))
         values = [common + rng.normal(0, 0.03, (5, 2)) + shift for shift in ([0.7, 0.6], [0.7, 0.6])]
         answer = front_of([setting(str(at), *rows.T) for at, rows in enumerate(values)], "accuracy", "risk")
-        wrong += sum(share <= 0.05 for share in answer.probability)
+        wrong += sum(share <= 0.05 for _, share in answer.shares)
     assert wrong <= 2 * 0.05 * sweeps
