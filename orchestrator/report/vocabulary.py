@@ -49,15 +49,10 @@ def component_label(key: str, name: str) -> str:
     >>> component_label("clustering.name", "ifca_mir"), component_label("data.name", "gone")
     ('IFCA-MIR', 'gone')
     """
-    slot = re.sub(r"\.\d+$", "", key.removesuffix(".name"))
-    for folder in (entry.folder for entry in SLOTS if entry.key == slot):
-        components = described(folder)
-        for component in components.values():
-            if name in component.PRESETS:
-                return str(component.PRESETS[name].label)
-        if name in components:
-            return components[name].LABEL or name
-    return name
+    folder = FOLDERS.get(re.sub(r"(\.\d+)?(\.name)?$", ".name", key, count=1))
+    components = described(folder) if folder else {}
+    preset = next((it.PRESETS[name].label for it in components.values() if name in it.PRESETS), None)
+    return str(preset or (name in components and components[name].LABEL) or name)
 
 
 def value_label(key: str, value: Value) -> str:
