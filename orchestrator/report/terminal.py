@@ -89,12 +89,9 @@ def _columns(read: Results) -> list[Shown]:
     if not context.protects(read):  # nobody compares what an audit finds where nothing is claimed
         beside |= {name for name in measured if metric(name).audits}
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
-    for at, column in enumerate(columns):
-        heading = column.heading
-        if len(column.metrics) == 1 and context.chance_metric(metric(column.metrics[0]), read) is not None:
-            heading += f"\n{context.BY_CHANCE}"
-        columns[at] = replace(column, heading=heading)
-    return columns
+    alone = [column for column in columns if len(column.metrics) == 1]
+    guessed = [column for column in alone if context.chance_metric(metric(column.metrics[0]), read)]
+    return [replace(it, heading=f"{it.heading}\n{context.BY_CHANCE}") if it in guessed else it for it in columns]
 
 
 def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
