@@ -25,12 +25,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Make all checks and print a line for each; return the exit code."""
     from orchestrator.config.listing import named_components
-    from orchestrator.config.own_code import install_named
-    from orchestrator.config.slots import SLOTS
+    from orchestrator.config.own_code import SLOT_NAMES, install_named
 
-    slots = {name for slot in SLOTS for name in (slot.key, slot.field, slot.folder.rpartition(".")[2])}
     what: str = options.what  # results where such a folder exists or it is written as a path, else a component
-    if what in (".", "..") or os.path.isdir(what) or ("/" in what and what.partition("/")[0] not in slots):
+    if what in (".", "..") or os.path.isdir(what) or ("/" in what and what.partition("/")[0] not in SLOT_NAMES):
         return _check_results(Path(what).expanduser())
     install_named(options.code)
     named = named_components(options.what, "check")
