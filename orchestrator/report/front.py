@@ -37,7 +37,6 @@ class Front:
             on the front; NaN with fewer than three repetitions.
         repetitions: how many repetitions they have in common.
         volume: the hypervolume of the means, with the ends of its 95 % interval.
-        by_chance: how many of so many equal settings are on the front.
     """
 
     accuracy: str
@@ -45,7 +44,6 @@ class Front:
     shares: tuple[tuple[Setting, float], ...]
     repetitions: int
     volume: tuple[float, float, float]
-    by_chance: float
 
     @property
     def sure(self) -> list[Setting]:
@@ -84,9 +82,8 @@ def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | N
         probability = undominated(drawn).mean(axis=0)
         tail = (1 - CONFIDENCE) / 2
         ends = tuple(np.quantile(hypervolume(drawn), (tail, 1 - tail)).tolist())
-    by_chance = sum(1 / (place + 1) for place in range(len(values)))
     shares = tuple((settings[place], float(share)) for place, share in zip(values, probability, strict=True))
-    return Front(accuracy, risk, shares, n, (float(hypervolume(mean)), *ends), by_chance)
+    return Front(accuracy, risk, shares, n, (float(hypervolume(mean)), *ends))
 
 
 def repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Any, tuple[float, float]]:
