@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.report.data import DEAL, SLOT_NAMES, Results, Row, Value, leaves, read_results, text
+from orchestrator.report.data import DEAL, SLOT_NAMES, Repeat, Results, Row, Value, leaves, read_results, repeat, text
 
 # Fields that change no result, or only which random numbers are drawn.
 IRRELEVANT = (
@@ -29,10 +29,9 @@ class Trial:
     metrics: Mapping[str, float]
 
     @property
-    def pair(self) -> tuple[Any, Any]:
-        """The seed of the partition, and of the run."""
-        partition = self.run.get(DEAL)
-        return (self.run.get("seed") if partition is None else partition, self.run.get("seed"))
+    def pair(self) -> Repeat:
+        """Its partition and its seed."""
+        return repeat(self.run)
 
 
 def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
