@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import MINOR
-from orchestrator.config.slots import SLOTS
 from orchestrator.metric_names import metric, table_columns
 from orchestrator.report import statistics
 from orchestrator.report.context import chance_of, epsilons, main_risk, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, grouped, independent, repeat, text
-from orchestrator.report.vocabulary import ALGORITHM, setting_label, value_label
+from orchestrator.report.vocabulary import ALGORITHM, USUAL, setting_label, value_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,8 +162,7 @@ def baseline_of(results: Results, slot: str) -> str:
     """The component with which the others of a swept slot are compared: the default, or else the first."""
     at = results.keys.index(slot)
     names = [text(setting.values[at]) for setting in results.settings]
-    default = next((entry.default for entry in SLOTS if f"{entry.key}.name" == slot), None)
-    return default if default in names else names[0]
+    return default if (default := USUAL[slot]) in names else names[0]
 
 
 def _pairs_of_settings(results: Results, slot: str) -> Iterator[tuple[Setting, Setting, str]]:
