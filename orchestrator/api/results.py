@@ -18,11 +18,11 @@ from orchestrator.config.own_code import install_named, own_paths
 from orchestrator.metric_names import metric
 from orchestrator.report import data
 from orchestrator.report.context import full_label, guessing
-from orchestrator.report.data import DEAL, NoResultsError, counts, read_results
+from orchestrator.report.data import DEAL, counts, read_results
 from orchestrator.report.figures.drawing import picture
 from orchestrator.report.frame import main_metrics
 from orchestrator.report.summary import by_setting, metric_columns, state_line
-from orchestrator.results.paths import Folder
+from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.saved_models import saved_models
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
         install_named(paths, "code")
     try:
         return Results(path, read_results(path), paths)
-    except NoResultsError as error:
+    except FolderError as error:
         below = sorted(file.parent.name for file in path.glob("*/trials.parquet")) if os.path.isdir(path) else ()
         note = f"; it has the folders of sweeps {', '.join(below)}: give one of them" if below else ""
         raise refusal(f"{error}{note}", "folder") from None

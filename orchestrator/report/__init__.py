@@ -45,7 +45,7 @@ def write_report(folder: Path, formats: Sequence[Format] = ("png",), results: Re
         The files: tables, figures, and at last the page.
 
     Raises:
-        NoResultsError: there are no results.
+        FolderError: there are no results.
         WriteError: the report cannot be written.
     """
     target = Folder(Path(folder)).report

@@ -180,10 +180,6 @@ NOT_RESULTS = {
 OF_ONE_MODEL = re.compile(r"(?:.+_)?(?:cluster|model|other)_\d+")
 
 
-class NoResultsError(FolderError):
-    """A folder contains no results. The message says what is missing and where."""
-
-
 @dataclass(frozen=True)
 class Setting:
     """The values of the swept keys, and their repetitions: trials that differ only in their seed or that of the partition."""
@@ -280,7 +276,7 @@ def read_results(folder: Path) -> Results:
     """Read ``RESULTS/<sweep>``, after checking that its files, but for the models, are what the run wrote.
 
     Raises:
-        NoResultsError: the folder holds no results.
+        FolderError: the folder holds no results.
         ConfigError: files are damaged; it names them.
     """
     sweep = Folder(Path(folder))
@@ -288,11 +284,11 @@ def read_results(folder: Path) -> Results:
         facts = read_sweep(sweep).facts
         table = rows(trial_rows(sweep))
     except FileNotFoundError as error:
-        raise NoResultsError(f"{folder} contains no results (run the sweep first)") from error
+        raise FolderError(f"{folder} contains no results (run the sweep first)") from error
     except (DamageError, FolderError) as error:
-        raise NoResultsError(f"{error}{REPAIRED}") from error
+        raise FolderError(f"{error}{REPAIRED}") from error
     if not table:
-        raise NoResultsError(f"{folder} lists no trial (run the sweep first)")
+        raise FolderError(f"{folder} lists no trial (run the sweep first)")
     trials = [sweep.trial(row["id"]) for row in table]
     damages = in_parallel(lambda trial: damage_of(trial.path, trial.id, skip=(trial.model.name,)), trials)
     if damages := [damage for damage in damages if damage]:

@@ -45,7 +45,7 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
         The trials, and a sentence for each thing that was left out.
 
     Raises:
-        NoResultsError: a folder has neither.
+        FolderError: a folder has neither.
     """
     import pandas as pd
 

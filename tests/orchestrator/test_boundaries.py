@@ -12,9 +12,10 @@ import fedpriv
 from datasets.federation import Examples, Source
 from orchestrator.cli import main
 from orchestrator.config.errors import ConfigError
-from orchestrator.report.data import NoResultsError, read_results
+from orchestrator.report.data import read_results
 from orchestrator.report.sentences import most_exposed
 from orchestrator.results.log import Log
+from orchestrator.results.paths import FolderError
 from tests.support.synthetic_results import seal, write_sweep
 
 LONG = "x" * 300
@@ -39,7 +40,7 @@ def test_a_name_that_no_file_can_have_is_refused(command: list[str]) -> None:
 
 
 def test_a_folder_of_such_a_name_has_no_results() -> None:
-    with pytest.raises(NoResultsError):
+    with pytest.raises(FolderError):
         read_results(Path(LONG))
     with pytest.raises(ConfigError):
         fedpriv.load(LONG)
@@ -48,7 +49,7 @@ def test_a_folder_of_such_a_name_has_no_results() -> None:
 @pytest.mark.parametrize("name", ["../../other", "..", "/etc", "a/b", "", "a\x1b[2J", "x" * 300])
 def test_an_id_that_leads_elsewhere_is_no_id(name: str, tmp_path: Path) -> None:
     Log(tmp_path, "s").finish({"id": "1", "file": "name: s", "declared": [], "trials": [{"id": name}]})
-    with pytest.raises(NoResultsError):
+    with pytest.raises(FolderError):
         read_results(tmp_path)
 
 

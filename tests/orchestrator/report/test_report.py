@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.report import write_report
-from orchestrator.report.data import NoResultsError
 from orchestrator.results.log import MANIFEST, Log
+from orchestrator.results.paths import FolderError
 from tests.support.synthetic_results import seal, write_sweep
 
 TABLES = ["summary.csv", "summary.md", "front.md", "differences.md", "published.md"]
@@ -89,10 +89,10 @@ def test_tables_of_comparisons_are_left_out_and_removed_where_there_is_nothing_t
 
 
 def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(NoResultsError):
+    with pytest.raises(FolderError):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    assert issubclass(NoResultsError, ValueError)
+    assert issubclass(FolderError, ValueError)
 
 
 def test_importing_the_report_imports_nothing_heavy() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.report.data import NoResultsError, Results, lookup, read_results, results, rows
+from orchestrator.report.data import Results, lookup, read_results, results, rows
 from orchestrator.results.log import Log
-from orchestrator.results.paths import Folder
+from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import write_sweep as write_manifest
 from tests.support.synthetic_results import write_sweep
 
@@ -19,17 +19,17 @@ RATIO = "data.split.minority_ratio"
 def test_a_folder_without_results_is_a_clear_sentence(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     Log(tmp_path / "foreign", "foreign").finish({"version": 3})
-    with pytest.raises(NoResultsError, match="contains no results"):
+    with pytest.raises(FolderError, match="contains no results"):
         read_results(tmp_path / name)
 
 
 def test_a_sweep_without_trials_and_one_with_a_damaged_manifest(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "s")
     write_manifest(folder, "s", "name: s", [])
-    with pytest.raises(NoResultsError, match="lists no trial"):
+    with pytest.raises(FolderError, match="lists no trial"):
         read_results(folder.path)
     folder.manifest.write_text("{")
-    with pytest.raises(NoResultsError, match="manifest.json"):
+    with pytest.raises(FolderError, match="manifest.json"):
         read_results(folder.path)
 
 

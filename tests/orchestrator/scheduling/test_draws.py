@@ -14,7 +14,8 @@ from orchestrator.commands import Choices, Work, claimed, prepare, publish
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
-from orchestrator.report.data import NoResultsError, read_results
+from orchestrator.report.data import read_results
+from orchestrator.results.paths import FolderError
 from orchestrator.results.sweeps import read_sweep, trial_rows
 from orchestrator.scheduling.draws import SECRET, best, drawn
 from tests.support.inline_sweep import run_sweep_inline
@@ -117,7 +118,7 @@ def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_p
     run_sweep_inline(sweep, Choices(tmp_path / "results"))
     work = prepare(sweep, Choices(tmp_path / "results"))  # as if the search had been interrupted before its end
     assert work.secret is not None and not work.missing() and trial_rows(work.folder) == []
-    with pytest.raises(NoResultsError):
+    with pytest.raises(FolderError):
         read_results(work.folder.path)
     values = [read_metrics(work, trial.id) for trial in work.trials]
     with claimed(work, print):
