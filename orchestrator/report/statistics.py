@@ -86,7 +86,11 @@ class Estimate:
         """
         if self.bound != "upper" and self.n < FEWEST:
             return ", ".join(number(value, digits, self.bound) for value in self.values), ""
-        return self.text(digits), spread(self.mean, self.low, self.high, digits)
+        mean, ends = self.text(digits), f"({number(self.low, digits)} to {number(self.high, digits)})"
+        if math.isnan(self.half):
+            return mean, ""
+        symmetric = math.isclose(self.high - self.mean, self.mean - self.low, rel_tol=1e-9, abs_tol=1e-12)
+        return mean, f"± {number(self.high - self.mean, digits)}" if symmetric else ends
 
 
 def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -> Estimate:
@@ -146,15 +150,6 @@ def quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
-
-
-def spread(mean: float, low: float, high: float, digits: int) -> str:
-    """An interval as text: "± 0.011" if it is symmetric, otherwise its ends; empty if it has no ends."""
-    if math.isnan(low) or math.isnan(high):
-        return ""
-    if math.isclose(high - mean, mean - low, rel_tol=1e-9, abs_tol=1e-12):
-        return f"± {number(high - mean, digits)}"
-    return f"({number(low, digits)} to {number(high, digits)})"
 
 
 def number(value: float, digits: int, bound: Bound = None) -> str:
