@@ -203,11 +203,6 @@ class Setting:
             return claims(values)
         return replace(estimate(values, limits(described)), bound=described.bound)
 
-    @property
-    def unfinished(self) -> str:
-        """The statuses of the other trials, for example "2 diverged, 1 failed"; empty if all have finished."""
-        return ", ".join(f"{n} {status}" for status, n in counts(self.trials).items() if status != "finished")
-
 
 @dataclass(frozen=True)
 class Results:

@@ -71,7 +71,8 @@ def _table(read: Results, columns: Sequence[Shown], stacked: bool) -> Table:
         table.add_column(label.replace(" ", "\n"))
     for column in columns:
         table.add_column(column.heading, justify="right", no_wrap=True)
-    notes = [setting.unfinished.replace(", ", "\n") for setting in read.settings]
+    others = [counts([trial for trial in setting.trials if trial["status"] != "finished"]) for setting in read.settings]
+    notes = ["\n".join(f"{n} {status}" for status, n in statuses.items()) for statuses in others]
     if any(notes):
         table.add_column("no result", style="yellow", no_wrap=True)
     for setting, note in zip(read.settings, notes, strict=True):
