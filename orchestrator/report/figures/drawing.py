@@ -28,7 +28,6 @@ FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
 SETTINGS: Any = {"svg.hashsalt": "fedpriv", "svg.fonttype": "none", "pdf.fonttype": 42, "pdf.compression": 6}
 # No date, and not Matplotlib's version, of which the picture does not depend.
 UNDATED = {
-    "png": {"Software": None},
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
 }
@@ -51,13 +50,18 @@ def picture(figure: Figure, form: Format = "png") -> bytes:
     The first call computes the layout, which then stays, so that all forms of a figure look the same.
     """
     from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    file, engine = BytesIO(), figure.get_layout_engine()
+    canvas, file = FigureCanvasAgg(figure), BytesIO()
+    engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
         figure.set_layout_engine("none")
-    with rc_context(SETTINGS):
-        figure.savefig(file, format=form, metadata=UNDATED[form], dpi=figure.dpi)
+    if form == "png":  # not savefig, which would draw everything a second time to compute the layout
+        canvas.print_png(file, metadata={"Software": None})
+    else:
+        with rc_context(SETTINGS):
+            figure.savefig(file, format=form, metadata=UNDATED[form], dpi=figure.dpi)
     return file.getvalue()
 
 
