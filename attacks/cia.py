@@ -29,6 +29,7 @@ from pydantic import Field
 
 from algorithms.core.metric import CLIENT, Column, Metric, PerClient, Risk
 from algorithms.interfaces import Problems, Run
+from algorithms.metrics.classification import cross_entropies
 from attacks.interfaces import NAN, AttackedModel, Audit, Exposure, Measure, Stream, World
 from attacks.metrics import paired
 from datasets.components import Above, read_when
@@ -251,8 +252,6 @@ def _spaced(size: int, count: int) -> Ints:
 
 def _losses(network: Network, weights: Weights, sets: Sequence[Examples]) -> list[float]:
     """Return a model's mean loss, in nats, on each of several sets of examples; NaN for an empty one."""
-    from algorithms.engine.block import cross_entropies
-
     network.load(weights)
     means = (cross_entropies(network.logits(part.x), part.y).mean() if len(part) else NAN for part in sets)
     return [float(mean) for mean in means]

@@ -24,11 +24,11 @@ from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
 from orchestrator.config.errors import ConfigError, ConfigProblem, amount, refusal
+from orchestrator.config.metric_names import metric
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.estimates.budgets import budget_lines, search_epsilon
 from orchestrator.estimates.needs import fits, this_machine
-from orchestrator.metric_names import metric
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import read_results

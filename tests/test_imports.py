@@ -25,7 +25,6 @@ LAYERS = (
     ),
     ("algorithms.engine",),
     ("attacks",),
-    ("orchestrator.metric_names",),
     ("orchestrator.config",),
     ("orchestrator.results",),
     ("orchestrator.trial",),

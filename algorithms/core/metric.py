@@ -1,7 +1,7 @@
 """Declarations of metrics: name, unit, better direction, and how tables show them.
 
 A metric is declared where it is measured: by a component as ``METRICS = (Metric(...), ...)`` in its own file, by the
-round engine in `algorithms.metrics.declared`; `orchestrator.metric_names` collects them all. No table has its own list.
+round engine in `algorithms.metrics.declared`; `orchestrator.config.metric_names` collects them all. No table has its own list.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from algorithms.engine.backends import loop, trains_together, vmap
 from algorithms.engine.backends.client_inputs import NOTHING, Draws, generator
 from algorithms.engine.backends.optimizers import optimizer_state, resume_optimizer
 from algorithms.interfaces import Run, TrainingContract
+from algorithms.metrics.classification import cross_entropies
 from algorithms.training import local_sgd
 from datasets.components import Component
 from datasets.federation import DataError, Examples, Federation
@@ -268,12 +269,6 @@ def evaluate(
             for i, picked in enumerate(chosen)
         ]
     return Evaluation(losses, accuracies, selection)
-
-
-def cross_entropies(logits: NDArray[np.float32], y: Ints) -> Doubles:
-    """Cross-entropy [n] in nats of each example, in float64, from logits [n, classes]."""
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y]
 
 
 def sum_updates(

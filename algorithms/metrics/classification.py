@@ -1,10 +1,11 @@
-"""Metrics of a classifier beyond its accuracy: macro F1 and precision, and the micro-averaged ROC curve."""
+"""Metrics of a classifier: losses, macro F1 and precision, the micro-averaged ROC curve, and what a search is told."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from algorithms.core.messages import Doubles, Floats, Ints
+from datasets.federation import Federation
 
 
 def are_probabilities(outputs: Floats) -> bool:
@@ -61,3 +62,30 @@ def area(false: Doubles, true: Doubles) -> float:
     0.75
     """
     return float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
+
+
+def cross_entropies(logits: Floats, y: Ints) -> Doubles:
+    """Cross-entropy [n] in nats of each example, in float64, from logits [n, classes]."""
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(y)), y]
+
+
+def validation(outputs: Floats, data: Federation, assignment: Ints) -> dict[str, float]:
+    """Return accuracy and mean loss (nats) on validation examples, each under the model that its owner uses.
+
+    ``outputs`` [models, v, classes] are the logits, ``assignment`` [clients] the models that clients use. Every group
+    of clients counts by its number of clients, as in ``accuracy``. An example of nobody is judged under the model that
+    most clients use; if all examples are nobody's, the metrics are plain means.
+    """
+    owner, y = data.validation_owner, data.validation.y
+    used = np.where(owner < 0, np.bincount(assignment).argmax(), assignment[owner])
+    logits = outputs[used, np.arange(len(y))]
+    weights = np.zeros(len(y))
+    for group in range(len(data.group_names)):
+        of_group = (owner >= 0) & (data.groups[owner] == group)
+        weights[of_group] = (data.groups == group).sum() / max(of_group.sum(), 1)
+    weights = weights if weights.any() else np.ones(len(y))
+    return {
+        "validation_accuracy": float(np.average(logits.argmax(axis=1) == y, weights=weights)),
+        "validation_loss": float(np.average(cross_entropies(logits, y), weights=weights)),
+    }

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from orchestrator.api import comparison
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal, unknown_name
+from orchestrator.config.metric_names import metric
 from orchestrator.config.own_code import install_named, own_paths
-from orchestrator.metric_names import metric
 from orchestrator.report import data
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import DEAL, counts, read_results

@@ -29,7 +29,7 @@ from algorithms.core.private_search import Draws, unmet
 from algorithms.interfaces import Run
 from datasets.components import Config
 from orchestrator.config.errors import ConfigProblem, format_value, validate
-from orchestrator.metric_names import metric, metrics
+from orchestrator.config.metric_names import metric, metrics
 
 
 class Asha(Config):

@@ -26,6 +26,7 @@ from datasets import source_checks
 from datasets.components import Component, complete
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SourceConfig
+from orchestrator.config.metric_names import BOOKKEEPING, OTHER, metric
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
 from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
@@ -39,7 +40,6 @@ from orchestrator.conformance.example_runs import (
     outputs,
     suited,
 )
-from orchestrator.metric_names import BOOKKEEPING, OTHER, metric
 from orchestrator.results.provenance import data_hash
 from orchestrator.trial.federation import content_digest
 from orchestrator.trial.metric_rows import final_metrics

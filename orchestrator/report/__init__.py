@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.metric_names import metrics
+from orchestrator.config.metric_names import metrics
 from orchestrator.report.data import Results, read_results, text
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
 from orchestrator.results.paths import Folder

@@ -11,8 +11,8 @@ from algorithms.core.private_search import Draws
 from algorithms.interfaces import Run
 from attacks.interfaces import adversary
 from datasets.components import described
+from orchestrator.config.metric_names import metric, metrics
 from orchestrator.config.tune_section import VALIDATION, Tune, unaccounted
-from orchestrator.metric_names import metric, metrics
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, grouped, lookup, text
 from orchestrator.report.statistics import estimate, number
 from orchestrator.report.vocabulary import setting_label

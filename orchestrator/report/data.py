@@ -21,7 +21,7 @@ import yaml
 from orchestrator.config import slots
 from orchestrator.config.document import KeyPathError, locate, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem
-from orchestrator.metric_names import metric, metrics, ordered
+from orchestrator.config.metric_names import metric, metrics, ordered
 from orchestrator.report.statistics import Estimate, claims, estimate, limits
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import Folder, FolderError

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import MINOR
-from orchestrator.metric_names import metric, table_columns
+from orchestrator.config.metric_names import metric, table_columns
 from orchestrator.report import statistics
 from orchestrator.report.context import chance_of, epsilons, main_risk, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, grouped, independent, repeat, text

@@ -28,7 +28,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.metric_names import metric
+from orchestrator.config.metric_names import metric
 from orchestrator.report.context import partition_line
 from orchestrator.report.data import DEAL, Results, Value, grouped, read_yaml, text
 from orchestrator.report.measured import Trial, agrees, differing, matches, trials_of

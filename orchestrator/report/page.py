@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from orchestrator.metric_names import metric
+from orchestrator.config.metric_names import metric
 from orchestrator.report import context, summary, verdicts
 from orchestrator.report.data import Results, text
 from orchestrator.report.figures.catalog import CLIENTS, VERDICTS

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
 from datasets.federation import printable
 from orchestrator.config.document import read
-from orchestrator.metric_names import metric, metrics
+from orchestrator.config.metric_names import metric, metrics
 from orchestrator.report import context
 from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Row, Setting, text

@@ -12,7 +12,7 @@ from functools import partial
 
 from algorithms.core.metric import Metric
 from orchestrator.config.errors import amount
-from orchestrator.metric_names import families, metric
+from orchestrator.config.metric_names import families, metric
 from orchestrator.report import context
 from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, over_seeds, rows, text
 from orchestrator.report.frame import Contrast, power

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
-from orchestrator.metric_names import Shown, least_important, metric, table_columns
+from orchestrator.config.metric_names import Shown, least_important, metric, table_columns
 from orchestrator.report import context
 from orchestrator.report.data import DEAL, Results, Setting, counts
 from orchestrator.report.frame import between

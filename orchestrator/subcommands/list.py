@@ -33,7 +33,7 @@ def execute(options: argparse.Namespace) -> int:
         content = sweep_schema() if options.schema else as_data(options.name)
         print(json.dumps(content, indent=2, ensure_ascii=False))
     elif options.name == "metrics":
-        from orchestrator.metric_names import page
+        from orchestrator.config.metric_names import page
 
         print(page())
     elif options.name in TABLES:

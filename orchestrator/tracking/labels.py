@@ -17,7 +17,7 @@ from numbers import Real
 from typing import Any
 
 from algorithms.core.metric import ACCURACY, CLIENT, FAIRNESS, MEMBERSHIP, NOISE, SOURCE, TIME
-from orchestrator.metric_names import BOOKKEEPING, metric, table_columns
+from orchestrator.config.metric_names import BOOKKEEPING, metric, table_columns
 from orchestrator.report.context import full_label
 from orchestrator.report.data import REPEATS
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import yaml
 from mlflow.entities import Dataset, Metric
 
-from orchestrator.metric_names import metric
+from orchestrator.config.metric_names import metric
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import Results, read_results
 from orchestrator.report.statistics import number

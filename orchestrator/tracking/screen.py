@@ -1,6 +1,6 @@
 """The display of a running sweep: a live table on a terminal, otherwise one line per round.
 
-Both show the metrics that the sweep has measured, chosen by `orchestrator.metric_names`, and how long it still takes.
+Both show the metrics that the sweep has measured, chosen by `orchestrator.config.metric_names`, and how long it still takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
+from orchestrator.config.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
 from orchestrator.report.statistics import number
 from orchestrator.tracking.labels import scalar_metrics
 

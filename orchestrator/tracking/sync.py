@@ -17,7 +17,7 @@ from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, P
 from PIL import Image
 
 from orchestrator.config.errors import ConfigError
-from orchestrator.metric_names import metrics
+from orchestrator.config.metric_names import metrics
 from orchestrator.report.data import grouped, plain
 from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder

@@ -74,11 +74,9 @@ class AttackTasks(ABC):
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
 
-        def task(place: tuple[int, Any]) -> tuple[int, int, int]:
-            """Replicas of one number; if they train one after another, where the first may train for all."""
-            number, replica = place
-            alike = trains_together(run) or (replica.rounds == 1 and setup.cache is not None)
-            return replica.number, replica.rounds, 0 if alike else number
+        def task(place: tuple[int, Any]) -> tuple[Any, ...]:  # of one number, if each is not as long as the first
+            shares = trains_together(run) or (place[1].rounds == 1 and setup.cache is not None)
+            return place[1].number, place[1].rounds, shares or place
 
         groups = [[replica for _, replica in group] for _, group in groupby(enumerate(replicas), task)]
         measured = self.gathered(_replicas, attack.name, [(setup, attack.name, group) for group in groups])

@@ -25,6 +25,7 @@ from algorithms.engine import canary_audit, lone_canaries, server
 from algorithms.engine import round as engine
 from algorithms.engine.canary_audit import Panel
 from algorithms.interfaces import Metrics, Outcome, Run, State
+from algorithms.metrics import classification
 from attacks.interfaces import Exposure, Sum
 from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
@@ -280,7 +281,7 @@ class Rounds:
             if examples := len(self.data.validation):
                 jobs = prediction_jobs(self.clients.share(state.models), len(names), examples, "validation")
                 outputs = np.concatenate(self.clients.run(self.setup, jobs)).reshape(len(names), examples, -1)
-                row |= metric_rows.validation(outputs, self.data, state.assignment)
+                row |= classification.validation(outputs, self.data, state.assignment)
             tables["clients"] = metric_rows.client_rows(snapshot, findings, risk)
             privacy = self.run.privacy
             tables["clients"] |= privacy.module.client_columns(privacy.config, self.run, state.history)

@@ -355,27 +355,6 @@ def curvature_metrics(clients: pa.Table) -> dict[str, float]:
     return ranking.over_everything(*columns) if len(columns) == 2 else {}
 
 
-def validation(outputs: NDArray[np.float32], data: Federation, assignment: NDArray[np.int64]) -> dict[str, float]:
-    """Return accuracy and mean loss (nats) on validation examples, each under the model that its owner uses.
-
-    ``outputs`` [models, v, classes] are the logits, ``assignment`` [clients] the models that clients use. Every group
-    of clients counts by its number of clients, as in ``accuracy``. An example of nobody is judged under the model that
-    most clients use; if all examples are nobody's, the metrics are plain means.
-    """
-    owner, y = data.validation_owner, data.validation.y
-    used = np.where(owner < 0, np.bincount(assignment).argmax(), assignment[owner])
-    logits = outputs[used, np.arange(len(y))]
-    weights = np.zeros(len(y))
-    for group in range(len(data.group_names)):
-        of_group = (owner >= 0) & (data.groups[owner] == group)
-        weights[of_group] = (data.groups == group).sum() / max(of_group.sum(), 1)
-    weights = weights if weights.any() else np.ones(len(y))
-    return {
-        "validation_accuracy": float(np.average(logits.argmax(axis=1) == y, weights=weights)),
-        "validation_loss": float(np.average(losses(logits, y), weights=weights)),
-    }
-
-
 def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     """Return the columns of ``scores.parquet``, the score of every attacked example; empty if no example was attacked."""
     scored = [(round_, names[j], audit.scores) for _, round_, j, audit in findings.audits]

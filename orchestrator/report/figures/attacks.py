@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from attacks.metrics import membership
 from datasets.components import described
-from orchestrator.metric_names import metric, metrics
+from orchestrator.config.metric_names import metric, metrics
 from orchestrator.report.context import REFUTED, VERDICT
 from orchestrator.report.data import Floats, Row, over_seeds
 from orchestrator.report.figures import drawing

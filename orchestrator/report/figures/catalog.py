@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from orchestrator.metric_names import metrics
+from orchestrator.config.metric_names import metrics
 from orchestrator.report import verdicts
 from orchestrator.report.data import Results
 from orchestrator.report.figures.arrangement import Arrangement, arrange

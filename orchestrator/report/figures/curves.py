@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.metric_names import metric, ordered
+from orchestrator.config.metric_names import metric, ordered
 from orchestrator.report.context import capital
 from orchestrator.report.data import Setting, grouped
 from orchestrator.report.figures import drawing

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator.metric_names import metric
+from orchestrator.config.metric_names import metric
 from orchestrator.report.context import full_label
 from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, Point

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from orchestrator.metric_names import metric
+from orchestrator.config.metric_names import metric
 from orchestrator.report.context import accuracy_of, full_label, risks
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from datasets.components import components
+from orchestrator.config.metric_names import metrics
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import load_sweep
-from orchestrator.metric_names import metrics
 from orchestrator.report.data import Results, read_results, results, rows
 from orchestrator.report.measured import Trial, flat
 from orchestrator.report.numbers import (

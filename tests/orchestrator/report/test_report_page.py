@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import main
-from orchestrator.metric_names import metric
+from orchestrator.config.metric_names import metric
 from orchestrator.report import write_report
 from orchestrator.report.data import read_results
 from orchestrator.report.frame import main_metrics

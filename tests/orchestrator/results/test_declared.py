@@ -13,8 +13,8 @@ from algorithms.core.metric import Column, Metric
 from datasets import outside
 from datasets.components import components
 from orchestrator import commands
+from orchestrator.config.metric_names import metric, metrics
 from orchestrator.config.own_code import install
-from orchestrator.metric_names import metric, metrics
 from orchestrator.report import write_report
 from orchestrator.report.vocabulary import component_label
 from orchestrator.results.sweeps import believe

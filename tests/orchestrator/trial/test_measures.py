@@ -12,6 +12,7 @@ import pytest
 from algorithms.core.choices import Preferences
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
+from algorithms.metrics import classification
 from attacks.interfaces import Audit, Measure, Scores
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
@@ -256,18 +257,18 @@ def federation(owners: Any, clients: int = 5, minority: int = 1) -> Federation:
 
 def test_by_hand_every_group_counts_by_its_clients() -> None:
     """Client 4 is the minority, with three of the examples; the majority's client 0 has one and uses the first model."""
-    row = metric_rows.validation(LOGITS, federation([0, 4, 4, 4]), np.array([0, 0, 0, 0, 1]))
+    row = classification.validation(LOGITS, federation([0, 4, 4, 4]), np.array([0, 0, 0, 0, 1]))
     assert row["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 1 / 3)
     majority, minority = -np.log(0.8), -(np.log(0.4) + np.log(0.2) + np.log(0.5001 / 1.0001)) / 3
     assert row["validation_loss"] == pytest.approx(4 / 5 * majority + 1 / 5 * minority, rel=1e-5)
 
 
 def test_by_hand_examples_of_nobody_are_judged_under_the_most_used_model() -> None:
-    row = metric_rows.validation(LOGITS, federation([-1] * 4), np.array([0, 1, 0, 0, 1]))
+    row = classification.validation(LOGITS, federation([-1] * 4), np.array([0, 1, 0, 0, 1]))
     assert row["validation_accuracy"] == 3 / 4
-    mixed = metric_rows.validation(LOGITS, federation([-1, -1, 0, 4]), np.array([0, 0, 0, 0, 0]))
+    mixed = classification.validation(LOGITS, federation([-1, -1, 0, 4]), np.array([0, 0, 0, 0, 0]))
     assert mixed["validation_accuracy"] == pytest.approx(4 / 5 * 1 + 1 / 5 * 0)
-    of_one_group = metric_rows.validation(LOGITS, federation([0, 1, 2, 3]), np.zeros(5, np.int64))
+    of_one_group = classification.validation(LOGITS, federation([0, 1, 2, 3]), np.zeros(5, np.int64))
     assert of_one_group["validation_accuracy"] == 3 / 4  # the other counts for nothing
 
 

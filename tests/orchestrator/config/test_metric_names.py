@@ -11,8 +11,7 @@ import pytest
 from algorithms.core.metric import FAMILIES, Metric
 from algorithms.interfaces import Outcome
 from datasets.components import complete, components
-from orchestrator.config.run import SLOTS
-from orchestrator.metric_names import (
+from orchestrator.config.metric_names import (
     BOOKKEEPING,
     FOLDERS,
     OTHER,
@@ -29,10 +28,6 @@ from orchestrator.trial.metric_rows import final_metrics
 from tests.support.inline import inline_trial
 
 DECLARED = {(folder, name): complete(folder, name).METRICS for folder in FOLDERS for name in components(folder)}
-
-
-def test_every_slot_is_looked_into() -> None:
-    assert [slot.folder for slot in SLOTS] == list(FOLDERS)
 
 
 def test_nobody_declares_a_metric_that_somebody_else_declares_otherwise() -> None:

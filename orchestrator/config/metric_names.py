@@ -15,21 +15,11 @@ from functools import cache
 from algorithms.core.metric import ACCURACY, CLIENT, FAMILIES, MINOR, NOISE, SOURCE, Column, Kind, Metric
 from algorithms.metrics.declared import ROUND_METRICS
 from datasets.components import Completed, described
+from orchestrator.config.slots import SLOTS
 
 OTHER = "Other"
 BOOKKEEPING = ("round", "attacked")  # columns of a round that are not results
-# The packages whose modules are components: those of `orchestrator.config.slots.SLOTS`, which this module may not import.
-FOLDERS = (
-    "datasets.sources",
-    "datasets.splits",
-    "algorithms.models",
-    "algorithms.training",
-    "algorithms.clustering",
-    "algorithms.objectives",
-    "algorithms.aggregation",
-    "algorithms.privacy",
-    "attacks",
-)
+FOLDERS = tuple(slot.folder for slot in SLOTS)  # the packages whose modules are components
 
 # A metric of one round, of a group's clients, or of one of several models.
 PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global|worst)")
