@@ -74,11 +74,12 @@ class AttackTasks(ABC):
         """Return the result of ``attack`` from its replicas of the run; None if it needs none."""
         replicas = attack.module.replicas(attack.config, run.rounds)
 
-        def task(place: tuple[int, Any]) -> tuple[Any, ...]:  # of one number, if each is not as long as the first
-            shares = trains_together(run) or (place[1].rounds == 1 and setup.cache is not None)
-            return place[1].number, place[1].rounds, shares or place
+        def task(at: int) -> tuple[Any, ...]:
+            """Replicas of one number have a task together if they train at once, or if the first trains for all."""
+            shares = trains_together(run) or (replicas[at].rounds == 1 and setup.cache is not None)
+            return replicas[at].number, replicas[at].rounds, shares or at
 
-        groups = [[replica for _, replica in group] for _, group in groupby(enumerate(replicas), task)]
+        groups = [[replicas[at] for at in group] for _, group in groupby(range(len(replicas)), task)]
         measured = self.gathered(_replicas, attack.name, [(setup, attack.name, group) for group in groups])
         by_replica = list(zip(replicas, chain.from_iterable(measured), strict=True))
         rng = stream(run.seed, "audit", run.rounds)
