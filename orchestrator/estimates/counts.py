@@ -173,9 +173,15 @@ def of_attack(
             parts["shadow models"] += (trained + checks) / place.actors
     if "replicas" in module.KINDS:
         replicas = module.replicas(config, run.rounds)
-        spread = min(place.actors, len({replica.number for replica in replicas}))
+        alike = Counter(replica.number for replica in replicas)
+        spread = min(place.actors, len(alike))
         for replica in replicas:
-            trained = sum(federation(run, sizes, replica.rounds, at_once, 0, 1 - (own or 1.0)).values())
+            first = own or 1.0
+            if first < 1 and not trains_together(
+                run
+            ):  # first rounds are kept, and those of a number differ in a client
+                first *= (clients - 1 + alike[replica.number]) / (clients * alike[replica.number])
+            trained = sum(federation(run, sizes, replica.rounds, at_once, 0, 1 - first).values())
             parts["replicas"] += (trained + len(data.test) * rate("evaluate")) / spread
     if "halves" in module.KINDS:
         fixed = partial(stream, run.seed)

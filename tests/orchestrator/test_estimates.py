@@ -140,6 +140,18 @@ def test_first_rounds_that_others_train_are_not_counted_again():
     assert (whole["replicas"], shared["replicas"]) == (32 * (3 * trained + tests), 32 * (2.25 * trained + tests))
 
 
+def test_replicas_of_one_number_train_the_first_round_of_what_they_have_in_common_once():
+    run = a_run(
+        rounds=2, training={"epochs": 2, "backend": "loop"}, attacks=[{"name": "cia", "replicas": 8, "rounds": [2]}]
+    )
+    with patch.multiple(counts, **MESSAGES):
+        data = partition_data(run, Path())
+        found = counts.of_trial(run, data, a_place(run), lambda step, attack="": RATES[step], own=0.5)
+    # In the first round one client differs in each of four worlds, the seven others are the same; half is found.
+    clients = 32 * (0.5 * (7 + 4) / 4 + 8)
+    assert found["replicas"] == pytest.approx(clients * 12 * 2 / 4 + 32 * 10 * len(data.test))
+
+
 def test_what_the_first_round_depends_on():
     like = [a_run(aggregation="fedmedian"), a_run(privacy="global_dp"), a_run(rounds=9, attacks=["sia"])]
     assert {counts.first_round(run) for run in like} == {counts.first_round(a_run())}
