@@ -13,7 +13,7 @@ the claims of a paper in one reading (those without readings count in each):
 
 A claim that two methods do not differ, or that a value is the printed one, is supported if the two one-sided tests say
 so, and contradicted if the effect is beyond the margin. In steps 2 and 3 half of the interval must not be wider than the
-margin. A claim with several parts is supported in part if some are.
+margin, unless all of it lies beyond. A claim with several parts is supported in part if some are.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def decide(effect: Effect, p_difference: float, p_equivalence: float) -> str:
     if effect.n < FEWEST_PAIRS:
         return ONE_RUN if effect.n == 1 else INCONCLUSIVE
     half, mean = effect.half(), effect.mean
-    precise = half <= effect.margin
+    precise = half <= effect.margin or abs(mean) - half > effect.margin
     gain, printed = effect.side * mean, effect.side * effect.printed
     if effect.side == 0 and p_equivalence < 0.05:
         return SUPPORTED
@@ -313,7 +313,7 @@ def _need(claim: Mapping[str, Any], part: Part) -> list[str]:
     if part.verdict == NOT_TESTED:
         return [f"not tested: `sweeps/{claim['sweep']}.yaml`"]
     if part.verdict == INCONCLUSIVE and part.effect.pairs_needed:
-        return [f"{label}: about {part.effect.pairs_needed} pairs would decide"]
+        return [f"{label}: about {max(part.effect.n + 1, part.effect.pairs_needed)} pairs would decide"]
     return []
 
 

@@ -45,6 +45,12 @@ def verdict_of(effect: Effect) -> str:
         ([0.06, -0.02, 0.03, 0.07, 0.01], -0.10, -1.0, rule.CONTRADICTED),  # 0.03 +- 0.045: zero inside, -0.10 outside
         ([0.06, -0.02, 0.03, 0.07, 0.01], 0.06, 1.0, rule.INCONCLUSIVE),
         ([0.06, -0.02, 0.03, 0.07, 0.01], NAN, 1.0, rule.INCONCLUSIVE),
+        # 0.85 +- 0.45: wide, but all of it lies beyond the margin; 0.50 +- 0.45 and 0.50 +- 0.47 do not, to 0.05
+        ([1.21, 0.49, 1.21, 0.49, 0.85], 0.07, 1.0, rule.SUPPORTED),
+        ([1.21, 0.49, 1.21, 0.49, 0.85], 0.07, -1.0, rule.REVERSED),
+        ([1.21, 0.49, 1.21, 0.49, 0.85], 1.50, 1.0, rule.SMALLER),
+        ([0.86, 0.14, 0.86, 0.14, 0.50], 0.07, 1.0, rule.SUPPORTED),
+        ([0.88, 0.12, 0.88, 0.12, 0.50], 0.07, 1.0, rule.INCONCLUSIVE),
         ([0.10, 0.11, 0.12, 0.10], 0.12, 1.0, rule.INCONCLUSIVE),  # four pairs
         ([0.10], 0.12, 1.0, rule.ONE_RUN),
         ([], 0.12, 1.0, rule.NOT_TESTED),
