@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from algorithms.core.messages import Ints
-from algorithms.engine.backends import trains_together
+from algorithms.engine.backends import TOGETHER, trains_together
 from algorithms.interfaces import Run
 from attacks.interfaces import Cluster, ShadowJob
 from datasets.federation import Federation
 from orchestrator.cluster.placement import Placement
 from orchestrator.trial.attack_round import AttackComponent, of_kind
-from orchestrator.trial.attack_tasks import TOGETHER
 from orchestrator.trial.random_streams import integer, stream
 
 # Measured on trials whose training takes no time: Ray's answers, rows, files and the saved state.
@@ -33,9 +32,9 @@ Seconds = dict[str, float]
 
 Rate = Callable[..., float]
 """``rate(step, attack)`` returns the seconds of one step: ``train`` an example in a pass of local training, ``replicate`` one
-where replicas of the run train at once, ``evaluate`` an
-example that a model is shown, ``curve`` an example of a client that measures its curvature, ``serve`` a client's update at
-the server, ``attack`` the updates of a round, or a model, that an attack is made on."""
+where replicas of the run train at once, ``evaluate`` an example that a model is shown, ``curve`` an example of a client that
+measures its curvature, ``serve`` a client's update at the server, ``attack`` the updates of a round, or a model, that an
+attack is made on."""
 
 
 class Schedule:
@@ -164,9 +163,8 @@ def of_attack(
         groups, (times, anew, latest) = clusters(run, data), due.on_models(config.every)
         parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.actors)
         for job in [job for j, group in enumerate(groups) for job in shadow_jobs(run, Cluster(data, j, group), attack)]:
-            rounds = (
-                latest if own and any(True for _ in module.earlier(job)) else anew
-            )  # as long as the model's clients stay
+            goes_on = own is not None and any(True for _ in module.earlier(job))  # as long as the model's clients stay
+            rounds = latest if goes_on else anew
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
             trained = alone(job.sizes, rounds) if job.rounds else epochs * rate("train")
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
@@ -174,15 +172,12 @@ def of_attack(
     if "replicas" in module.KINDS:
         replicas = module.replicas(config, run.rounds)
         alike = Counter(replica.number for replica in replicas)
-        spread = min(place.actors, len(alike))
-        for replica in replicas:
-            first = own or 1.0
-            if first < 1 and not trains_together(
-                run
-            ):  # first rounds are kept, and those of a number differ in a client
-                first *= (clients - 1 + alike[replica.number]) / (clients * alike[replica.number])
-            trained = sum(federation(run, sizes, replica.rounds, at_once, 0, 1 - first).values())
-            parts["replicas"] += (trained + len(data.test) * rate("evaluate")) / spread
+        kept, spread = own is not None and own < 1 and not trains_together(run), min(place.actors, len(alike))
+        for (length, worlds), number in Counter((one.rounds, alike[one.number]) for one in replicas).items():
+            # Where first rounds are kept, replicas of one number train what they have in common once: all but a client.
+            first = (own or 1.0) * ((clients - 1 + worlds) / (clients * worlds) if kept else 1.0)
+            trained = sum(federation(run, sizes, length, at_once, 0, 1 - first).values())
+            parts["replicas"] += number * (trained + len(data.test) * rate("evaluate")) / spread
     if "halves" in module.KINDS:
         fixed = partial(stream, run.seed)
         pool = module.pool(config, data, fixed)

@@ -19,14 +19,13 @@ from algorithms.core.messages import Assignment, Ints, Weights
 from algorithms.core.network import Network
 from algorithms.engine import block, server
 from algorithms.engine import round as engine
-from algorithms.engine.backends import trains_together
+from algorithms.engine.backends import together, trains_together
 from algorithms.interfaces import Run
 from attacks.interfaces import AttackedModel, Cluster, SeenRound, SeenSum, SeenUpdates, Sum, as_seen
 from datasets.federation import DataError, Examples, Federation
 from datasets.roles import NOBODY
 from orchestrator.estimates import counts
 from orchestrator.trial.attack_round import attack_named, of_kind
-from orchestrator.trial.attack_tasks import together
 from orchestrator.trial.federation import federation_key, partition_data
 from orchestrator.trial.worker_session import multiply_with_one_thread
 

@@ -21,7 +21,7 @@ import numpy as np
 import ray
 
 from algorithms.core.messages import Doubles, Weights
-from algorithms.engine.backends import trains_together
+from algorithms.engine.backends import together, trains_together
 from algorithms.engine.round import Sending
 from algorithms.interfaces import Run
 from attacks import _halves
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = 5  # ends the place of a replica's seed; (number,) and smaller last numbers are those of components
-# Replicas of a task. More are hardly faster, and with fewer tasks than workers some would wait. The number must not
-# depend on the machine, because the width of a batched computation can change bytes.
-TOGETHER = 4
-MOST_BYTES = 1 << 28  # of the examples of a task's replicas, and of the models of a block of theirs
 # Fields of a run that do not enter the training of shadow models and of replicas on halves.
 UNREAD = {"rounds", "evaluate_every", "server_sees", "data", "clustering", "attacks"}
 
@@ -240,17 +236,6 @@ def _measured(
 
 
 # Replicas on halves of the examples
-
-
-def together(run: Run, examples: int, parameters: int) -> int:
-    """Return how many replicas a task trains, each on so many bytes of examples, with models of so many parameters."""
-    if not trains_together(run):
-        return 1
-    config, kept = run.training.config, "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
-    # Of all clients where the server needs each update, or optimizers keep their states; else of those that train at once.
-    models = run.data.config.clients if kept or config.optimizer_state == "persist" else config.block_size
-    largest = max(examples, 4 * parameters * models)
-    return max(1, min(TOGETHER, MOST_BYTES // max(1, largest)))
 
 
 def _halved(run: Run, attack: str, data: Federation) -> tuple[Pool, NDArray[np.bool_]]:

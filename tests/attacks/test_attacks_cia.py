@@ -11,6 +11,7 @@ import pytest
 
 from algorithms.core.messages import Weights
 from algorithms.core.network import Network
+from algorithms.engine import backends
 from attacks import cia
 from attacks.cia import Config, Replica
 from attacks.interfaces import AttackedModel, Cluster, World
@@ -365,10 +366,10 @@ def test_a_task_trains_the_worlds_of_a_pair_where_that_is_hardly_longer_than_one
 def test_fewer_replicas_train_at_once_where_each_clients_update_is_held():
     sums, updates = (resolve(given(aggregation=name)) for name in ("fedavg", "fedmedian"))
     clients, block = sums.data.config.clients, sums.training.config.block_size
-    parameters = attack_tasks.MOST_BYTES // (4 * 2 * clients)  # two federations' updates
+    parameters = backends.MOST_BYTES // (4 * 2 * clients)  # two federations' updates
     assert clients > 2 * block
-    assert [attack_tasks.together(run, 1, parameters) for run in (sums, updates)] == [4, 2]
-    assert attack_tasks.together(sums, attack_tasks.MOST_BYTES, 1) == 1
+    assert [backends.together(run, 1, parameters) for run in (sums, updates)] == [4, 2]
+    assert backends.together(sums, backends.MOST_BYTES, 1) == 1
 
 
 def test_where_one_world_diverges_the_others_of_its_pair_are_trained_and_it_keeps_what_it_had():

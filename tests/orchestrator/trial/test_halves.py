@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from algorithms.core.network import Network
-from algorithms.engine import federation
+from algorithms.engine import backends, federation
 from algorithms.engine.federation import train_models
 from attacks import _halves
 from attacks.metrics import membership
 from datasets.federation import Examples
-from orchestrator.trial import attack_tasks
 from orchestrator.trial.attack_tasks import replica_stream
 from orchestrator.trial.client_actors import ClientActor
 from orchestrator.trial.random_streams import of_start, stream
@@ -127,7 +126,7 @@ def told_by(given_: dict[str, Any], folder: Path, cache: Path, replicas: int = 4
 
 
 def test_trials_share_replicas_unless_they_train_differently(tmp_path, monkeypatch):
-    monkeypatch.setattr(attack_tasks, "TOGETHER", 2)
+    monkeypatch.setattr(backends, "TOGETHER", 2)
     cache = tmp_path / "cache"
 
     def kept() -> dict[str, int]:
