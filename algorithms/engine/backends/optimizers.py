@@ -67,15 +67,19 @@ class Optimizer:
     def _adam(self, params: torch.Tensor, grads: torch.Tensor) -> None:
         """Take an Adam step (Kingma and Ba 2015, algorithm 1)."""
         first, second = ADAM_BETAS
-        mean = self._moment(0, grads).lerp_(grads, 1 - first)
-        square = self._moment(1, grads).mul_(second).addcmul_(grads, grads, value=1 - second)
-        if isinstance(self.steps, int):
-            scale = (square / (1 - second**self.steps)).sqrt_().add_(self.config.adam_epsilon)
-            params.addcdiv_(mean, scale, value=-self.lr / (1 - first**self.steps))
-        else:
-            steps = self.steps[: len(grads)]
-            scale = (square / (1 - second**steps).to(square)).sqrt_().add_(self.config.adam_epsilon)
-            params.sub_(mean / scale * (self.lr / (1 - first**steps)).to(mean))
+        mean, square = self._moment(0, grads), self._moment(1, grads)
+        if isinstance(self.steps, int) and grads.dim() == 1:
+            steps = torch.full((), float(self.steps), device=params.device)
+            fields = {"lr": self.lr, "beta1": first, "beta2": second, "eps": self.config.adam_epsilon, "weight_decay": 0.0}
+            # PyTorch's own step, in one pass over the vectors. A block is left to single operations: the last digits of
+            # this one depend on a number's place in a vector, and so a client's weights would depend on who shares its block.
+            torch._fused_adam_([params], [grads], [mean], [square], [], [steps], **fields, amsgrad=False, maximize=False)
+            return
+        mean.lerp_(grads, 1 - first)
+        square.mul_(second).addcmul_(grads, grads, value=1 - second)
+        steps = torch.as_tensor(self.steps, dtype=torch.float64, device=params.device).view(-1, 1)[: len(grads)]
+        scale = (square / (1 - second**steps).to(square)).sqrt_().add_(self.config.adam_epsilon)
+        params.sub_(mean / scale * (self.lr / (1 - first**steps)).to(mean))
 
 
 def moment_count(config: TrainingConfig) -> int:
