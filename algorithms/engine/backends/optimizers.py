@@ -1,4 +1,4 @@
-"""Optimizers on flat vectors: [d] for one client or [clients, d] for many, with the same arithmetic."""
+"""Optimizers on flat vectors: [d] for one client or [clients, d] for many, with the same formulas."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch.optim.adam import adam
 
 from algorithms.core.configs import TrainingConfig
 
@@ -69,11 +70,18 @@ class Optimizer:
         first, second = ADAM_BETAS
         mean, square = self._moment(0, grads), self._moment(1, grads)
         if isinstance(self.steps, int) and grads.dim() == 1:
-            steps = torch.full((), float(self.steps), device=params.device)
-            fields = {"lr": self.lr, "beta1": first, "beta2": second, "eps": self.config.adam_epsilon, "weight_decay": 0.0}
             # PyTorch's own step, in one pass over the vectors. A block is left to single operations: the last digits of
             # this one depend on a number's place in a vector, and so a client's weights would depend on who shares its block.
-            torch._fused_adam_([params], [grads], [mean], [square], [], [steps], **fields, amsgrad=False, maximize=False)
+            before = torch.full((), float(self.steps - 1), device=params.device)  # PyTorch counts this step itself
+            vectors = [params], [grads], [mean], [square]
+            rates = {
+                "lr": self.lr,
+                "beta1": first,
+                "beta2": second,
+                "eps": self.config.adam_epsilon,
+                "weight_decay": 0.0,
+            }
+            adam(*vectors, [], [before], **rates, fused=True, amsgrad=False, maximize=False)  # type: ignore[arg-type]
             return
         mean.lerp_(grads, 1 - first)
         square.mul_(second).addcmul_(grads, grads, value=1 - second)

@@ -17,7 +17,7 @@ from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.data import Results, read_results, results, rows
-from orchestrator.report.measured import Trial, flat
+from orchestrator.report.measured import Trial, flat, matches
 from orchestrator.report.numbers import (
     FULL,
     NOT_MEASURED,
@@ -119,6 +119,19 @@ def test_names_and_kinds_of_metric_privacy() -> None:
     )
     assert (prox.where["objective.name"], prox.where["objective.mode"]) == ("fedprox", "inactive")
     assert (opt.where["aggregation.name"], opt.where["aggregation.warm_start_epochs"]) == ("fedavg", 20)
+    rounds = in_our_words(
+        "metric_privacy", "homogeneous, 4 clients, round 20", "FedProx | vanilla", "server_test_acc"
+    ).where
+    objectives: dict[str, dict[str, Any]] = {
+        "fedavg": {"objective.name": "plain"},
+        "inactive": {"objective.name": "fedprox", "objective.mode": "inactive"},
+        "active": {"objective.name": "fedprox", "objective.mode": "active"},
+        "finp": {"objective.name": "finp"},
+    }
+    taken = [
+        name for name, fields in objectives.items() if matches({**rounds, "objective.mode": None, **fields}, rounds)
+    ]
+    assert taken == ["fedavg", "inactive"]
     found = [one for r in records() if r.paper == "metric_privacy" and (one := counterpart(r))]
     splits = Counter(one.where["data.split.preset"] for one in found)
     assert splits == {"homogeneous": 90, "non_iid": 72, "cia": 72}
@@ -142,7 +155,11 @@ def test_metrics_components_and_fields_of_the_papers_files_exist() -> None:
     assert {name for one in found for name in one.metrics} <= metrics().keys()
     folders = {f"{slot.key}.name": slot.folder for slot in SLOTS}
     wanted = {
-        (key, name) for one in found for key, name in (*one.where.items(), *one.context.items()) if key in folders
+        (key, name)
+        for one in found
+        for key, value in (*one.where.items(), *one.context.items())
+        if key in folders
+        for name in (value["one_of"] if isinstance(value, dict) else [value])
     }
     assert [(key, name) for key, name in wanted if name not in components(folders[key])] == []
     assert {key for one in found for key in (*one.where, *one.context)} - fields_of_runs() == set()
