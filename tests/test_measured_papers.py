@@ -82,6 +82,23 @@ def test_finp_tables() -> Iterator[str]:
     yield f"and the attack in both, it is {latest} times"
 
 
+@stated("docs/finp.md")
+def test_local_epochs() -> Iterator[str]:
+    trials = measured("finp_local_epochs_pairs")
+    local = trials["run"].map(lambda run: json.loads(run)["training"]["epochs"])
+    one, five = (trials[local == epochs] for epochs in (1, 5))
+    for epochs, own, (mean, largest) in ((1, one, (0.243, 0.272)), (5, five, (0.409, 0.467))):
+        sia = f"{mean}, {shown(own['sia_mean'])} | {largest}, {shown(own['sia_max'])}"
+        losses = f"{shown(own['loss'], 2)} | {shown(own['test_loss'], 2)}"
+        yield f"| {epochs} | {sia} | {shown(own['test_accuracy'])} | {losses} |"
+    rises = differences(five, one, "sia_mean")
+    yield f"From one to five epochs, the mean success rises by {shown(rises)} (printed: 0.166)"
+    assert len(rises) == 5 and abs(0.166 - estimate(rises).mean) < 0.04  # the claim's margin
+    assert f"{five['test_loss'].mean() / five['loss'].mean():.0f}" == "7"
+    yield "training loss is a seventh of the test loss"
+    yield f"in accuracy they gain {shown(differences(five, one, 'test_accuracy'))}"
+
+
 def times_as_long(trials: Rows, label: str) -> Any:
     """How many times as long as FedAvg's on the same partition each method's round takes."""
     rounds = [finp(trials, one).set_index("seed")["seconds_per_round"] for one in (label, "Baseline")]

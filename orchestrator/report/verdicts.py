@@ -300,18 +300,19 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))
                 blocks.append(f"Margin: {verdict.claim['because']}.")
-            gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict.claim, part)))
+            gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict, part)))
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     if notes:
         blocks += ["## Not used", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _need(claim: Mapping[str, Any], part: Part) -> list[str]:
+def _need(verdict: Verdict, part: Part) -> list[str]:
     """What would decide a part that is not."""
     label = ", ".join(filter(None, (part.name, part.reading)))
     if part.verdict == NOT_TESTED:
-        return [f"not tested: `sweeps/{claim['sweep']}.yaml`"]
+        which = "" if {*verdict.readings.values()} == {NOT_TESTED} else f"{label} "
+        return [f"{which}not tested: `sweeps/{verdict.claim['sweep']}.yaml`"]
     if part.verdict == INCONCLUSIVE and part.effect.pairs_needed:
         return [f"{label}: about {max(part.effect.n + 1, part.effect.pairs_needed)} pairs would decide"]
     return []
