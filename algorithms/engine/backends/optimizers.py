@@ -85,9 +85,13 @@ class Optimizer:
             return
         mean.lerp_(grads, 1 - first)
         square.mul_(second).addcmul_(grads, grads, value=1 - second)
-        steps = torch.as_tensor(self.steps, dtype=torch.float64, device=params.device).view(-1, 1)[: len(grads)]
-        scale = (square / (1 - second**steps).to(square)).sqrt_().add_(self.config.adam_epsilon)
-        params.sub_(mean / scale * (self.lr / (1 - first**steps)).to(mean))
+        if isinstance(self.steps, int):
+            scale = (square / (1 - second**self.steps)).sqrt_().add_(self.config.adam_epsilon)
+            params.addcdiv_(mean, scale, value=-self.lr / (1 - first**self.steps))
+        else:
+            steps = self.steps[: len(grads)]
+            scale = (square / (1 - second**steps).to(square)).sqrt_().add_(self.config.adam_epsilon)
+            params.sub_(mean / scale * (self.lr / (1 - first**steps)).to(mean))
 
 
 def moment_count(config: TrainingConfig) -> int:
