@@ -73,15 +73,11 @@ class Optimizer:
             # PyTorch's own step, in one pass over the vectors. A block is left to single operations: the last digits of
             # this one depend on a number's place in a vector, and so a client's weights would depend on who shares its block.
             before = torch.full((), float(self.steps - 1), device=params.device)  # PyTorch counts this step itself
-            vectors = [params], [grads], [mean], [square]
-            rates = {
-                "lr": self.lr,
-                "beta1": first,
-                "beta2": second,
-                "eps": self.config.adam_epsilon,
-                "weight_decay": 0.0,
-            }
-            adam(*vectors, [], [before], **rates, fused=True, amsgrad=False, maximize=False)  # type: ignore[arg-type]
+            adam(
+                [params], [grads], [mean], [square], [], [before],
+                lr=self.lr, beta1=first, beta2=second, eps=self.config.adam_epsilon, weight_decay=0.0,
+                fused=True, amsgrad=False, maximize=False,
+            )  # fmt: skip
             return
         mean.lerp_(grads, 1 - first)
         square.mul_(second).addcmul_(grads, grads, value=1 - second)
