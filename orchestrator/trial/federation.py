@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 import datasets
 from algorithms.interfaces import Run
-from datasets.federation import Federation, Source, add_to_digest
+from datasets.federation import Examples, Federation, Source, add_to_digest
 from orchestrator.config.own_code import installed
 from orchestrator.trial.random_streams import stream
 
@@ -59,6 +60,14 @@ def digest(plain: Any, *arrays: NDArray[Any]) -> str:
 
 
 def content_digest(data: Federation) -> str:
-    """Return a digest of all examples, because files of a user may be edited under the same name."""
-    parts = (data.train, data.test, data.nonmembers, data.shadow)
-    return digest([], data.offsets, *(array for part in parts for array in (part.x, part.y)))
+    """Return a digest of everything in a federation, because files of a user may be edited under the same name."""
+    plain: list[str] = []
+    arrays: list[NDArray[Any]] = []
+    for value in vars(data).values():
+        if isinstance(value, Examples):
+            arrays += [value.x, value.y]
+        elif isinstance(value, np.ndarray):
+            arrays.append(value)
+        else:
+            plain.append(str(list(value)) if isinstance(value, dict) else repr(value))
+    return digest(plain, *arrays, *data.persons.values())

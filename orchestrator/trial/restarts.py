@@ -170,8 +170,7 @@ class Trial:
             return None
         fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
         alike = run.to_dict() | {"clustering": {"name": like, **fields}}
-        origin = self.context.origin
-        name = digest([alike, origin.get("code"), origin.get("data"), content_digest(self.data)])
+        name = digest([alike, self.context.origin.get("code"), content_digest(self.data)])
         return self.context.setup.cache, f"initializations-{name}"
 
     def _compare(self) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from datasets.federation import Federation
+from datasets.federation import Examples, Federation
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.client_actors import LocalClients
+from orchestrator.trial.federation import content_digest
 from orchestrator.trial.loop import DivergenceError
 from orchestrator.trial.restarts import Trial
 from tests.support.planted import (
@@ -361,6 +362,34 @@ def test_trials_that_sort_by_loss_alike_compare_initializations_once(tmp_path, k
     assert ended[1] == ended[2]
     blocks = 3
     assert work == [(3 * 3 + 3) * blocks, 3 * blocks, (3 * 3 + 3) * blocks]
+
+
+def test_initializations_are_not_taken_over_where_only_the_groups_of_the_data_were_edited(tmp_path):
+    run, edited = given(5, clustering=clustered(**ROBUST)), planted(minority=3)
+    told = []
+    for data in edited, replace(edited, groups=1 - edited.groups):
+        trial = opened(run, tmp_path / str(len(told)), data)
+        setup = replace(trial.context.setup, cache=tmp_path / "cache")
+        trial = finished(Trial(trial.run, replace(trial.context, setup=setup)))
+        told.append(table(trial, "clients")["group"][:10])
+    assert told == [["majority"] * 7 + ["minority"] * 3, ["minority"] * 7 + ["majority"] * 3]
+
+
+def test_a_federation_has_another_digest_if_anything_in_it_changed():
+    data = replace(planted(), persons={"train": np.arange(400)}, client_names=tuple("abcdefghij"))
+    changed = {
+        name: value[::-1] for name, value in vars(data).items() if isinstance(value, np.ndarray | tuple) and len(value)
+    }
+    changed |= {
+        name: replace(value, y=1 - value.y) for name, value in vars(data).items() if isinstance(value, Examples)
+    }
+    changed |= {"persons": {"train": np.arange(400)[::-1]}, "prepare": replace(data.prepare, fill=0.5)}
+    changed.pop("validation")  # it is empty
+    changed.pop("strengths"), changed.pop("example_strengths")  # all the same
+    assert {"groups", "test_owner", "client_names", "shadow"} <= set(changed)
+    digests = {content_digest(replace(data, **{name: value})) for name, value in changed.items()}
+    assert len(digests | {content_digest(data)}) == len(changed) + 1
+    assert content_digest(data) == content_digest(replace(data, persons={"train": np.arange(400)}))
 
 
 @pytest.mark.parametrize("resumed", [False, True])
