@@ -37,7 +37,7 @@ Product = Callable[[Tensor], Tensor]
 BATCH = 64  # examples whose autograd graph fits into memory
 # Batches that are kept need no new forward and backward pass for each product, which saves two fifths of its time. So
 # much is kept of chains; of autograd graphs, which are many times larger, only a single batch.
-ROOM = 1 << 28  # bytes
+ROOM = 1 << 29  # bytes
 # The gradient lies almost in the span of the top eigenvectors, which saves two products; noise covers the other directions.
 NOISE = 0.3
 # Gradients of single examples for the trace: those of all classes, if they are no more, and as many drawn labels otherwise.
