@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.measured import read_trials
+from orchestrator.report.numbers import records
 from orchestrator.report.statistics import estimate, holm, paired_test
 from orchestrator.report.verdicts import verdicts
 from tests.support.measured import Rows, differences, measured, of, shown, signed, stated, with_half, words
@@ -97,6 +98,34 @@ def test_local_epochs() -> Iterator[str]:
     assert f"{five['test_loss'].mean() / five['loss'].mean():.0f}" == "7"
     yield "training loss is a seventh of the test loss"
     yield f"in accuracy they gain {shown(differences(five, one, 'test_accuracy'))}"
+
+
+@stated("docs/finp.md")
+def test_strength_of_the_penalty() -> Iterator[str]:
+    plain = measured("finp_local_epochs_pairs")
+    plain = plain[plain["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == 5]
+    trials = pd.concat([plain[plain["seed"] == 42], measured("finp_cifar_cnn_beta")])
+    rounds = pd.concat(map(measured, ("finp_local_epochs_pairs_rounds", "finp_cifar_cnn_beta_rounds")))
+    last = rounds[rounds["round"] >= 15].groupby("id")["sia_mean"].mean()
+    published = [record for record in records() if record.source == "Table 3 = Table 4"]
+    for row in trials.itertuples():
+        run = json.loads(row.run)
+        beta, weights = run["objective"].get("beta"), run["aggregation"]["name"].removeprefix("finp_").upper()
+        method = f"FinP (beta={beta}, {weights})" if beta else "Baseline (FedAvg)"
+        theirs = {record.metric: record.value for record in published if record.method == method}
+        rates = (("sia_mean_pct", row.sia_mean), ("test_acc_pct", row.accuracy_last5_mean))
+        sia, accuracy = (f"{theirs[name] / 100:.3f}, {value:.3f}" for name, value in rates)
+        cov = f"{theirs['cov_sia']}, {row.sia_cov:.2f} ({row.cov_null:.2f})"
+        eod = f"{theirs['eod']}, {row.eod:.2f} ({row.eod_null:.2f})"
+        after = f"{theirs['converge_round']:.0f}, {row.converge_round:.0f}"
+        label = f"{beta}, {weights}" if beta else "none"
+        yield f"| {label} | {sia} | {last[row.id]:.3f} | {after} | {accuracy} | {cov} | {eod} |"
+    fall = differences(
+        plain[plain["seed"] == 42], measured("finp_cifar_cnn_beta").query("id == 'f20e03a098'"), "sia_mean"
+    )
+    yield f"plain training has a standard deviation of {plain['sia_mean'].std():.3f} over five partitions"
+    yield f"{shown(fall)} with 0.3 and PCA weights"
+    yield f"{of(last[plain['id']]).low:.2f} to {of(last[plain['id']]).high:.2f}"
 
 
 def times_as_long(trials: Rows, label: str) -> Any:
