@@ -104,7 +104,8 @@ def test_local_epochs() -> Iterator[str]:
 def test_strength_of_the_penalty() -> Iterator[str]:
     plain = measured("finp_local_epochs_pairs")
     plain = plain[plain["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == 5]
-    trials = pd.concat([plain[plain["seed"] == 42], measured("finp_cifar_cnn_beta")])
+    same, penalized = plain[plain["seed"] == 42], measured("finp_cifar_cnn_beta")
+    trials = pd.concat([same, penalized])
     rounds = pd.concat(map(measured, ("finp_local_epochs_pairs_rounds", "finp_cifar_cnn_beta_rounds")))
     last = rounds[rounds["round"] >= 15].groupby("id")["sia_mean"].mean()
     published = [record for record in records() if record.source == "Table 3 = Table 4"]
@@ -120,9 +121,7 @@ def test_strength_of_the_penalty() -> Iterator[str]:
         after = f"{theirs['converge_round']:.0f}, {row.converge_round:.0f}"
         label = f"{beta}, {weights}" if beta else "none"
         yield f"| {label} | {sia} | {last[row.id]:.3f} | {after} | {accuracy} | {cov} | {eod} |"
-    fall = differences(
-        plain[plain["seed"] == 42], measured("finp_cifar_cnn_beta").query("id == 'f20e03a098'"), "sia_mean"
-    )
+    fall = differences(same, penalized[penalized["id"] == "f20e03a098"], "sia_mean")
     yield f"plain training has a standard deviation of {plain['sia_mean'].std():.3f} over five partitions"
     yield f"{shown(fall)} with 0.3 and PCA weights"
     yield f"{of(last[plain['id']]).low:.2f} to {of(last[plain['id']]).high:.2f}"

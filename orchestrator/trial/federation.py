@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,9 @@ def content_digest(data: Federation) -> str:
             arrays += [value.x, value.y]
         elif isinstance(value, np.ndarray):
             arrays.append(value)
+        elif isinstance(value, Mapping):
+            plain.append(repr(list(value)))
+            arrays += value.values()
         else:
-            plain.append(str(list(value)) if isinstance(value, dict) else repr(value))
-    return digest(plain, *arrays, *data.persons.values())
+            plain.append(repr(value))
+    return digest(plain, *arrays)

@@ -163,15 +163,14 @@ class Trial:
         Clients choose by loss alone in it, so components that sort them alike share one; what is secret or attacked is not
         shared.
         """
-        run, clustering = self.run, self.run.clustering
+        run, clustering, setup = self.run, self.run.clustering, self.context.setup
         attacked = any(due(run, "models", round_) for round_ in range(self.compared_after))
         like = clustering.module.SORTS_LIKE
-        if self.starts == 1 or not like or attacked or not run.repeatable or self.context.setup.cache is None:
+        if self.starts == 1 or not like or attacked or not run.repeatable or setup.cache is None:
             return None
         fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
         alike = run.to_dict() | {"clustering": {"name": like, **fields}}
-        name = digest([alike, self.context.origin.get("code"), content_digest(self.data)])
-        return self.context.setup.cache, f"initializations-{name}"
+        return setup.cache, f"initializations-{digest([alike, setup.code, content_digest(self.data)])}"
 
     def _compare(self) -> None:
         """Keep the current initialization if it is the best so far, then try the next or continue with the best."""
