@@ -89,6 +89,7 @@ class SmallRuns:
         """
         small, unread = Small(run, data), ("epochs", "lr", "lr_decay")
         training = {name: value for name, value in run.training.to_dict().items() if name not in unread}
+        method = run.training.name, run.training.module.reduced_precision(run.training.config), run.objective.name
 
         def rate(step: str, attack: str = "") -> float:
             step = "train" if step == "replicate" and not trains_together(run) else step
@@ -98,7 +99,7 @@ class SmallRuns:
                 "serve": (run.aggregation, run.privacy),
                 "attack": (attack and attack_named(run, attack), run.data),
             }
-            names = (step, attack, run.model, data.name, step in TRAINING and (run.training.name, run.objective.name))
+            names = (step, attack, run.model, data.name, step in TRAINING and method)
             similar, key = self._seconds.setdefault(repr(names), {}), repr(settings.get(step))
             if similar and self.spent >= LIMIT:
                 return similar.get(key, next(reversed(similar.values())))

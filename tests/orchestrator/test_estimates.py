@@ -198,6 +198,8 @@ def test_what_trials_have_in_common_is_timed_once(monkeypatch):
     small.spent = small_runs.LIMIT
     rates(aggregation={"name": "fedmedian"}, training={"epochs": 2, "batch_size": 7, "clients_per_job": 3})
     assert len(timed) == 4, "a similar step stands for it when the time is spent"
+    rates(training={"precision": "bf16"})
+    assert timed[4:] == ["train"], "but never one in the other precision, to which it is compared"
 
 
 def test_a_data_set_is_loaded_once_for_all_seeds(monkeypatch):
