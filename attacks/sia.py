@@ -72,6 +72,8 @@ METRICS = (
         over_rounds="source_inference",
     ),
     Metric("sia_max", SOURCE, "mean SIA accuracy, worst round", "lower", table=Column(3, "SIA\nmax", interval=False)),
+    # A defense that only delays training lowers the mean over rounds and not this one.
+    Metric("sia_last5_mean", SOURCE, "mean SIA accuracy, last five rounds", "lower", chance="sia_chance"),
     Metric("sia_chance", SOURCE, "SIA by guessing"),
     Metric(
         "sia_cov",
@@ -114,7 +116,9 @@ METRICS = (
     Metric("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
     Metric("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
 )
-NULLS = {metric.name: str(metric.chance) for metric in METRICS if metric.chance}  # a metric's value by chance
+OVER_ROUNDS = ("sia_max", "sia_last5_mean")  # of a trial; the others are of a round, too
+IN_ROUND = [metric for metric in METRICS if metric.name not in OVER_ROUNDS]
+NULLS = {metric.name: str(metric.chance) for metric in IN_ROUND if metric.chance}  # a metric's value by chance
 
 
 class Config(TargetsConfig):
@@ -267,9 +271,10 @@ def _disparities(accuracy: Doubles) -> dict[str, Doubles]:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return the mean of every metric over the attacked rounds, and the largest ``sia_mean`` of a round as ``sia_max``.
+    """Return the mean of every metric over the attacked rounds, and of ``sia_mean`` the largest and that of the last five.
 
     Rounds in which a metric is undefined do not count; the result is None if no round counts.
     """
-    metrics = means_over_rounds(outcome, [name for name in names_of(METRICS) if name != "sia_max"])
-    return metrics | {"sia_max": max(defined(outcome, "sia_mean"), default=None)}
+    means, rounds = means_over_rounds(outcome, names_of(IN_ROUND)), defined(outcome, "sia_mean")
+    last = float(np.mean(rounds[-5:])) if rounds else None
+    return means | dict(zip(OVER_ROUNDS, (max(rounds, default=None), last), strict=True))

@@ -234,9 +234,12 @@ def test_final_metrics_are_means_over_attacked_rounds_and_their_maximum():
     rows = [{"sia_mean": 0.2, "sia_cov": 1.0, "eod": 0.5}, {"sia_mean": None}, {}, {"sia_mean": 0.4, "sia_cov": None}]
     rows.append({"sia_mean": 0.3, "sia_cov": 3.0, "eod": float("nan")})
     found, nothing = (sia.final_metrics(Config(), None, Outcome(of, [], np.array([]))) for of in (rows, [{}]))
-    assert set(found) == {"sia_max", *concluded(np.ones((2, 2, 2))).metrics}
+    assert set(found) == {"sia_max", "sia_last5_mean", *concluded(np.ones((2, 2, 2))).metrics}
     assert found["sia_mean"] == pytest.approx(0.3) and found["sia_max"] == 0.4
     assert (found["sia_cov"], found["eod"], found["loss_cov"]) == (2, 0.5, None) and set(nothing.values()) == {None}
+    assert found["sia_last5_mean"] == found["sia_mean"]  # of three attacked rounds
+    found = sia.final_metrics(Config(), None, Outcome([{"sia_mean": it / 8} for it in range(9)], [], np.array([])))
+    assert (found["sia_mean"], found["sia_last5_mean"]) == (4 / 8, 6 / 8)
 
 
 CALIBRATED = Config(score="calibrated")
