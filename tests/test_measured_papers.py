@@ -114,17 +114,25 @@ def test_strength_of_the_penalty() -> Iterator[str]:
         beta, weights = run["objective"].get("beta"), run["aggregation"]["name"].removeprefix("finp_").upper()
         method = f"FinP (beta={beta}, {weights})" if beta else "Baseline (FedAvg)"
         theirs = {record.metric: record.value for record in published if record.method == method}
-        rates = (("sia_mean_pct", row.sia_mean), ("test_acc_pct", row.accuracy_last5_mean))
-        sia, accuracy = (f"{theirs[name] / 100:.3f}, {value:.3f}" for name, value in rates)
-        cov = f"{theirs['cov_sia']}, {row.sia_cov:.2f} ({row.cov_null:.2f})"
-        eod = f"{theirs['eod']}, {row.eod:.2f} ({row.eod_null:.2f})"
-        after = f"{theirs['converge_round']:.0f}, {row.converge_round:.0f}"
+        printed = lambda name, scale=1, digits=2, theirs=theirs: (  # noqa: E731
+            f"{theirs[name] / scale:.{digits}f}" if name in theirs else "–"  # of beta 0.5 only accuracies are printed
+        )
+        sia = f"{printed('sia_mean_pct', 100, 3)}, {row.sia_mean:.3f}"
+        accuracy = f"{printed('test_acc_pct', 100, 3)}, {row.accuracy_last5_mean:.3f}"
+        cov = f"{printed('cov_sia')}, {row.sia_cov:.2f} ({row.cov_null:.2f})"
+        eod = f"{printed('eod')}, {row.eod:.2f} ({row.eod_null:.2f})"
+        after = f"{printed('converge_round', digits=0)}, {row.converge_round:.0f}"
         label = f"{beta}, {weights}" if beta else "none"
         yield f"| {label} | {sia} | {last[row.id]:.3f} | {after} | {accuracy} | {cov} | {eod} |"
     fall = differences(same, penalized[penalized["id"] == "f20e03a098"], "sia_mean")
     yield f"plain training has a standard deviation of {plain['sia_mean'].std():.3f} over five partitions"
     yield f"{shown(fall)} with 0.3 and PCA weights"
-    yield f"{of(last[plain['id']]).low:.2f} to {of(last[plain['id']]).high:.2f}"
+    found, partitions, own = last[penalized["id"]], last[plain["id"]], last[same["id"]].iloc[0]
+    yield f"in {found.min():.3f} to {found.max():.3f} of its guesses"
+    yield f"in {own:.3f} on this partition and in {partitions.min():.3f} to {partitions.max():.3f} on the five"
+    yield f"(by {own - found.max():.3f} to {own - found.min():.3f} here)"
+    assert found["f20e03a098"] > found["1b1426267f"], "0.3 and 0.05 with PCA"
+    assert found["8658490d5f"] > found["f2d1f58fe7"], "and with ALA"
 
 
 def times_as_long(trials: Rows, label: str) -> Any:
