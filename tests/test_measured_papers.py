@@ -127,7 +127,13 @@ def test_strength_of_the_penalty() -> Iterator[str]:
     fall = differences(same, penalized[penalized["id"] == "f20e03a098"], "sia_mean")
     yield f"plain training has a standard deviation of {plain['sia_mean'].std():.3f} over five partitions"
     yield f"{shown(fall)} with 0.3 and PCA weights"
-    found, partitions, own = last[penalized["id"]], last[plain["id"]], last[same["id"]].iloc[0]
+    partitions, own, collapsed = last[plain["id"]], last[same["id"]].iloc[0], penalized[penalized["accuracy"] < 0.11]
+    found = last[penalized["id"]].drop(collapsed["id"])
+    assert set(collapsed["id"]) == {"cbe615f571"}, "0.5"
+    of_collapsed = rounds[rounds["id"] == "cbe615f571"].set_index("round")["accuracy"]
+    assert (of_collapsed[:3] > 0.11).all() and (of_collapsed[3:] == 0.1).all(), "in the fourth round"
+    row = collapsed.iloc[0]
+    yield f"(mean success {row['sia_mean']:.3f}, by chance {row['sia_chance']:.1f})"
     yield f"in {found.min():.3f} to {found.max():.3f} of its guesses"
     yield f"in {own:.3f} on this partition and in {partitions.min():.3f} to {partitions.max():.3f} on the five"
     yield f"(by {own - found.max():.3f} to {own - found.min():.3f} here)"
