@@ -13,7 +13,7 @@ the claims of a paper in one reading (those without readings count in each):
 
 A claim that two methods do not differ, or that a value is the printed one, is supported if the two one-sided tests say
 so, and contradicted if the effect is beyond the margin. In steps 2 and 3 half of the interval must not be wider than the
-margin, unless all of it lies beyond. A claim with several parts is supported in part if some are.
+margin, unless all of it lies beyond. A claim with several parts is supported in part if some are, or the others not tested.
 """
 
 from __future__ import annotations
@@ -101,17 +101,24 @@ class Effect:
         low, high = self.target - self.margin, self.target + self.margin
         return max(self.p_beyond(low, True), self.p_beyond(high, False))
 
-    @property
-    def pairs_needed(self) -> int | None:
-        """The pairs with which this mean and deviation would decide in four of five cases; None if that is not known."""
+    def pairs_needed(self, tests: int = 1) -> int | None:
+        """The pairs with which this mean and deviation would decide in four of five cases; None if that is not known.
+
+        As the first of ``tests`` in Holm's correction, and by Student's t (Guenther 1981, The American Statistician 35).
+        """
         from scipy.stats import norm
 
         spread, mean = deviation(self.values) if self.n > 1 else NAN, self.mean - self.target
         away = abs(self.margin - abs(mean))  # from the nearer end of the margin
-        distance = max(abs(mean), away) if self.side else away
+        alike = abs(mean) < self.margin and away > abs(mean * self.side)  # two one-sided tests decide
+        distance = away if alike or not self.side else abs(mean)
         if math.isnan(spread) or distance == 0:
             return None
-        return max(FEWEST_PAIRS, math.ceil((float(norm.ppf(0.975) + norm.ppf(0.8)) * spread / distance) ** 2))
+        level, width, power = map(float, norm.ppf([1 - (0.05 if alike else 0.025) / tests, 0.975, 0.8]))
+        error = distance / (level + power)
+        if self.side:  # and the interval must be narrow, or beyond the margin, see `decide`
+            error = min(error, max(self.margin / width, away / (width + power)))
+        return max(FEWEST_PAIRS, math.ceil((spread / error) ** 2 + level**2 / 2))
 
 
 def decide(effect: Effect, p_difference: float, p_equivalence: float) -> str:
@@ -148,6 +155,7 @@ class Part:
         verdict: see `decide`.
         p_holm: of no effect; where that is the verdict, of an effect beyond the margin; where the claim is that there is
             none, the smaller of both.
+        tests: the number of parts over which p is corrected, itself among them.
     """
 
     claim: str
@@ -158,6 +166,7 @@ class Part:
     notes: tuple[str, ...] = ()
     verdict: str = NOT_TESTED
     p_holm: float = NAN
+    tests: int = 1
 
 
 @dataclass(frozen=True)
@@ -230,7 +239,7 @@ def _judged(parts: Sequence[Part]) -> list[Part]:
     A claim without readings belongs to each of the paper's, and has the largest of its p values.
     """
     papers = [part.claim.split("/")[0] for part in parts]
-    corrected = [(0.0, 0.0)] * len(parts)
+    corrected = [(0.0, 0.0, 1)] * len(parts)
     for paper in dict.fromkeys(papers):
         members = [at for at, other in enumerate(papers) if other == paper]
         for reading in {parts[at].reading for at in members} - {""} or {""}:
@@ -238,14 +247,16 @@ def _judged(parts: Sequence[Part]) -> list[Part]:
             tested = [parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family]
             differences = holm([effect.p_difference if effect else NAN for effect in tested])
             equivalences = holm([effect.p_equivalence if effect else NAN for effect in tested])
-            for at, difference, equivalence in zip(family, differences, equivalences, strict=True):
-                corrected[at] = max(corrected[at][0], difference), max(corrected[at][1], equivalence)
+            enough = sum(effect is not None for effect in tested)
+            for at, effect, difference, equivalence in zip(family, tested, differences, equivalences, strict=True):
+                before, tests = corrected[at], enough + (effect is None)
+                corrected[at] = max(before[0], difference), max(before[1], equivalence), max(before[2], tests)
     judged = []
-    for part, (difference, equivalence) in zip(parts, corrected, strict=True):
+    for part, (difference, equivalence, tests) in zip(parts, corrected, strict=True):
         verdict = decide(part.effect, difference, equivalence)
         alike = verdict == NO_EFFECT or (part.effect.side == 0 and equivalence < difference)
         p = equivalence if alike else difference
-        judged.append(replace(part, verdict=verdict, p_holm=p if part.effect.n >= FEWEST_PAIRS else NAN))
+        judged.append(replace(part, verdict=verdict, p_holm=p if part.effect.n >= FEWEST_PAIRS else NAN, tests=tests))
     return judged
 
 
@@ -255,9 +266,8 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
     for reading in dict.fromkeys(part.reading for part in parts):
         names = [part.verdict for part in parts if part.reading == reading]
         tested = {name for name in names if name != NOT_TESTED} or set(names)
-        partly = SUPPORTED in tested and len(tested) > 1
         weakest = min(tested - {SUPPORTED}, key=WEAKEST_FIRST.index, default=SUPPORTED)
-        joined[reading] = IN_PART if partly else weakest
+        joined[reading] = IN_PART if SUPPORTED in tested and len(set(names)) > 1 else weakest
     return joined
 
 
@@ -313,8 +323,8 @@ def _need(verdict: Verdict, part: Part) -> list[str]:
     if part.verdict == NOT_TESTED:
         which = "" if {*verdict.readings.values()} == {NOT_TESTED} else f"{label} "
         return [f"{which}not tested: `sweeps/{verdict.claim['sweep']}.yaml`"]
-    if part.verdict == INCONCLUSIVE and part.effect.pairs_needed:
-        return [f"{label}: about {max(part.effect.n + 1, part.effect.pairs_needed)} pairs would decide"]
+    if part.verdict == INCONCLUSIVE and (needed := part.effect.pairs_needed(part.tests)):
+        return [f"{label}: about {max(part.effect.n + 1, needed)} pairs would decide"]
     return []
 
 
@@ -339,7 +349,7 @@ def as_json(judged: Sequence[Verdict]) -> str:
         row |= {"part": part.name, "reading": part.reading, "verdict": part.verdict}
         row |= {"verdict_of_claim": verdict.readings[part.reading], "effect": effect.mean, "half": effect.half()}
         row |= {"half_90": effect.half(0.9), "p_holm": part.p_holm, "pairs": effect.n}
-        row |= {"pairs_needed": effect.pairs_needed, "printed": effect.printed, "margin": effect.margin}
+        row |= {"pairs_needed": effect.pairs_needed(part.tests), "printed": effect.printed, "margin": effect.margin}
         rows.append(row | {"trials": part.trials, "notes": part.notes})
     return str(pd.DataFrame(rows).to_json(orient="records", indent=1, double_precision=15)) + "\n"
 
