@@ -32,7 +32,7 @@ from orchestrator.config.metric_names import metric
 from orchestrator.report.context import partition_line
 from orchestrator.report.data import DEAL, Results, Value, grouped, read_yaml, text
 from orchestrator.report.measured import Trial, agrees, differing, matches, trials_of
-from orchestrator.report.statistics import FEWEST, UNLIMITED, Estimate, deviation, estimate, limits, quantile
+from orchestrator.report.statistics import UNLIMITED, Estimate, estimate, limits
 from orchestrator.report.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_label, setting_label
 
@@ -192,11 +192,9 @@ class Number:
     @property
     def predicted(self) -> bool | None:
         """Whether the printed number lies where one more run would, with 95 %; None if that cannot be said."""
-        values = self.estimate.values
-        if len(values) < FEWEST or "seconds" in self.record.metric or self.level == SHORTENED:
+        if math.isnan(self.estimate.half) or "seconds" in self.record.metric or self.level == SHORTENED:
             return None
-        half = quantile(len(values) - 1) * deviation(values) * math.sqrt(1 + 1 / len(values))
-        return abs(self.printed - self.estimate.mean) <= half
+        return abs(self.printed - self.estimate.mean) <= self.estimate.half * math.sqrt(self.estimate.n + 1)
 
 
 def numbers(trials: Sequence[Trial]) -> list[Number]:

@@ -281,7 +281,7 @@ def words(verdict: Verdict) -> str:
     return "; ".join(f"{name}: {word}" if name else word for name, word in verdict.readings.items())
 
 
-HEAD = ("claim", "part", "reading", "printed", "measured", "margin", "pairs", "p (Holm)", "verdict")
+HEAD = ("claim", "part", "reading", "printed", "measured", "predicted", "margin", "pairs", "p (Holm)", "verdict")
 
 
 def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[str], counted: str) -> str:
@@ -294,8 +294,9 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "# Verdicts on published claims",
         f"Made by `fedpriv verdict {' '.join(sources)}` from the claims in `orchestrator/report/claims.yaml`; the rule, with "
         "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
-        "the same partition with the same seed, with its 95 % interval; p is corrected for all claims of a paper in one "
-        "reading, and a verdict holds for that reading.",
+        'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies where '
+        "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
+        "one reading, and a verdict holds for that reading.",
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
         f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
@@ -335,8 +336,11 @@ def cells(part: Part) -> list[str]:
     values = ", ".join(f"{value:+.3f}" for value in effect.values) if effect.n < FEWEST_PAIRS else ""
     measured = values or f"{effect.mean:+.3f} ({effect.mean - half:+.3f} to {effect.mean + half:+.3f})"
     printed = "" if math.isnan(effect.printed) else f"{effect.printed:+.4g}"
+    another = half * math.sqrt(effect.n + 1)  # half the width of the interval in which another pair lies
+    near, known = abs(effect.printed - effect.mean) <= another, not math.isnan(effect.printed + another)
+    predicted = ("yes" if near else "NO") * known
     tested = f"{effect.margin:.3g}", str(effect.n), p_text(part.p_holm)
-    return [part.name, part.reading, printed, measured, *tested, part.verdict]
+    return [part.name, part.reading, printed, measured, predicted, *tested, part.verdict]
 
 
 def as_json(judged: Sequence[Verdict]) -> str:

@@ -82,6 +82,16 @@ def test_p_values_and_intervals_are_scipys() -> None:
     assert (effect.mean - effect.half(0.9), effect.mean + effect.half(0.9)) == pytest.approx(tuple(ends))
 
 
+@pytest.mark.parametrize(("sds", "expected"), [(2.9, "yes"), (3.2, "NO"), (-2.9, "yes"), (-3.2, "NO")])
+def test_a_printed_effect_is_predicted_if_another_pair_may_have_it(sds: float, expected: str) -> None:
+    values = (1.0, 2.0, 3.0, 4.0, 5.0)  # deviation 1.58, t 2.776: 3.04 deviations, with the uncertainty of the mean
+    printed = 3 + sds * float(np.std(values, ddof=1))
+    cells = dict(zip(rule.HEAD[1:], rule.cells(Part("p/c", "", "", Effect(values, printed, 1.0, 1.0))), strict=True))
+    assert cells["predicted"] == expected
+    for effect in (Effect(values, NAN, 1.0, 1.0), Effect(values[:1], 1.0, 1.0, 1.0)):
+        assert rule.cells(Part("p/c", "", "", effect))[rule.HEAD.index("predicted") - 1] == ""
+
+
 def families(rng: np.random.Generator, means: list[float], side: float, n: int, count: int) -> list[list[str]]:
     """The verdicts of simulated families of parts; the margin is 1, the deviation of a pair as well."""
     effects = [[Effect(tuple(rng.normal(mean, 1, n)), NAN, 1.0, side) for mean in means] for _ in range(count)]
