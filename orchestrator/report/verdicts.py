@@ -187,15 +187,15 @@ def part_effect(
     claim: Mapping[str, Any], part: Mapping[str, Any], reading: Mapping[str, Any], trials: Sequence[Trial]
 ) -> Part:
     """What the trials say of one part of a claim in one reading."""
-    metric, log = claim["metric"], claim.get("scale") == "log"
+    metrics, log = claim["metric"].split(", "), claim.get("scale") == "log"
     sides = [part["method"]] + ([base] if (base := part.get("baseline") or claim.get("baseline")) else [])
     chosen, notes = [], []
     for conditions in sides:
         wanted = {**claim["where"], **conditions}
         rows = [trial for trial in trials if matches(trial.run, wanted) and matches(trial.run, reading, read=True)]
-        measured = [trial for trial in rows if trial.metrics.get(metric) is not None]
+        measured = [trial for trial in rows if all(name in trial.metrics for name in metrics)]
         if len(measured) < len(rows):
-            notes.append(f"{len(rows) - len(measured)} trials did not measure {metric}")
+            notes.append(f"{len(rows) - len(measured)} trials did not measure {claim['metric']}")
         if mixed := differing(measured):
             notes.append(f"trials of several readings, not used: they differ in {', '.join(mixed)}")
             measured = []
@@ -208,7 +208,7 @@ def part_effect(
     pairs = [pair for pair in chosen[0] if all(pair in side for side in chosen)]
     by_partition: dict[Any, list[float]] = {}
     for pair in pairs:
-        values = [float(side[pair].metrics[metric]) for side in chosen]
+        values = [math.fsum(side[pair].metrics[name] for name in metrics) / len(metrics) for side in chosen]
         values = [math.log(value) for value in values] if log else values
         place = pair if claim.get("over") == "seeds" else pair[0]
         by_partition.setdefault(place, []).append(values[0] - sum(values[1:]))

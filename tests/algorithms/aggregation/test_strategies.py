@@ -9,9 +9,12 @@ import pytest
 
 from algorithms.aggregation import fedadagrad, fedadam, fedavgm, fedmedian, fedyogi
 from algorithms.core.choices import WarmStart
+from algorithms.core.network import Network
+from algorithms.engine.block import pretrain
 from datasets.components import complete
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from orchestrator.config.run import resolve
+from tests.support.planted import planted
 from tests.support.received import received
 
 FLOWER = np.load(Path(__file__).parents[2] / "fixtures" / "flower" / "strategies.npz")
@@ -136,6 +139,21 @@ def test_a_warm_start_without_examples_is_refused(module):
     assert field == "warm_start_epochs" and "20 epochs" in sentence
     assert problems(SharedTestConfig(shadow_size=10)) == problems(HeldOutConfig(shadow_size=None)) == []
     assert problems(SharedTestConfig(shadow_size=0), warm_start_epochs=0) == []
+
+
+def test_a_warm_start_has_the_epsilon_of_the_clients_adam():
+    data = planted()
+
+    def moved(**training: Any) -> Any:
+        base = {"rounds": 1, "data": "digits", "model": "mlp", "aggregation": "fedopt"}
+        run = resolve(base | {"training": {"optimizer": "adam", **training}})
+        network = Network(run.model, data.shape, data.classes, "cpu")
+        before = network.weights().params.copy()
+        return pretrain(run, data, network, np.random.default_rng(0)).params - before
+
+    usual = moved(adam_epsilon=1e-8)
+    assert np.array_equal(usual, moved()) and np.abs(usual).max() > 0.01
+    assert 0 < np.abs(moved(adam_epsilon=1.0)).max() < 0.005  # steps of lr times the gradient, in the place of its sign
 
 
 def test_fedopt_is_fedavg_from_a_warm_start():

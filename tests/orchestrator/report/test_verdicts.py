@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from scipy import stats
 
 from orchestrator.cli import main
+from orchestrator.config.metric_names import metric
+from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report import page
 from orchestrator.report import verdicts as rule
 from orchestrator.report.data import Results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import catalog
-from orchestrator.report.measured import Trial, read_trials
+from orchestrator.report.measured import Trial, flat, matches, read_trials
 from orchestrator.report.verdicts import Effect, Part
 from orchestrator.results.paths import Folder
 from orchestrator.tracking.projection import project_sweep
@@ -187,6 +192,14 @@ def test_logarithms_of_quotients() -> None:
     assert (effect.values[0], effect.printed, effect.margin) == pytest.approx((math.log(4), math.log(16), math.log(2)))
 
 
+def test_several_metrics_are_averaged() -> None:
+    trials = [replace(one, metrics=one.metrics | {"loss": 0.1}) for one in both(0, 0.1)]
+    claim = CLAIM | {"metric": "accuracy, loss"}
+    assert part_of(trials, claim).effect.values == pytest.approx((0.05,))
+    part = part_of([trials[0], *both(1, 0.1), *both(0, 0.1)[1:]], claim)
+    assert part.effect.n == 0 and any("loss" in note for note in part.notes)
+
+
 def test_trials_of_several_readings_are_not_mixed() -> None:
     trials = [*both(0, 0.1, rounds=5), *both(1, 0.1, rounds=6)]
     part = part_of(trials)
@@ -233,14 +246,39 @@ def test_a_claim_without_readings_is_corrected_with_those_of_each_reading() -> N
     assert rule._judged([parts[0], Part("q/a", "", "", weak)])[0].p_holm == alone  # another paper
 
 
+def files_of(claim: Mapping[str, Any]) -> list[str]:
+    """The sweeps that measure a claim: ``name``, or ``name{,_as_released}``."""
+    name, _, other = claim["sweep"].rstrip("}").partition("{,")
+    return [name, *([name + other] if other else [])]
+
+
+def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_queue() -> None:
+    lines = yaml.safe_load((ROOT / "benchmarks" / "evidence" / "queue.yaml").read_text())
+    runs: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for claim in rule.claims() for name in files_of(claim)):
+        options = [[], *(line.get("set", []) for line in lines if line["sweep"] == name)]
+        loaded = [load_sweep(ROOT / "sweeps" / f"{name}.yaml", sets).runs for sets in options]
+        runs[name] = [flat(run.to_dict()) for some in loaded for run in some]
+    for claim in rule.claims():
+        ours = [run for name in files_of(claim) for run in runs[name]]
+        for part, reading in product(claim["parts"], (claim.get("readings") or {"": {}}).values()):
+            read = {
+                key: value for key, value in reading.items() if key != "curvature.examples"
+            }  # an option of the command
+            for side in filter(None, (part["method"], part.get("baseline") or claim.get("baseline"))):
+                found = [run for run in ours if matches(run, claim["where"] | side) and matches(run, read, read=True)]
+                assert found, (claim["claim"], part["name"], reading, side)
+
+
 def test_every_claim_is_complete() -> None:
     sweeps = {file.stem for file in (ROOT / "sweeps").glob("*.yaml")}
     claims = rule.claims()
     assert len({claim["claim"] for claim in claims}) == len(claims)
     for claim in claims:
-        assert claim["kind"] in rule.SIDES and claim["margin"] > 0 and claim["because"] and claim["sweep"] in sweeps, (
-            claim
-        )
+        assert claim["kind"] in rule.SIDES and claim["margin"] > 0 and claim["because"], claim
+        assert sweeps.issuperset(files_of(claim)), claim
+        units = {metric(name).unit for name in claim["metric"].split(", ")}
+        assert "clients" not in units or claim["margin"] >= 1, claim  # a count, not a share
         assert claim["kind"] == "value" or claim.get("baseline") or all(part.get("baseline") for part in claim["parts"])
         for part in claim["parts"]:  # a margin above the printed effect would call the claim itself too small to matter
             if claim["kind"] in ("higher", "lower") and "printed" in part:
