@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algorithms.interfaces import Run
+from algorithms.metrics.statistics import number
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster import ray_session
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
@@ -32,7 +33,6 @@ from orchestrator.estimates.needs import fits, this_machine
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import read_results
-from orchestrator.report.statistics import number
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.paths import Folder, FolderError

@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from algorithms.metrics.statistics import estimate, holm, paired_test
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.measured import read_trials
 from orchestrator.report.numbers import records
-from orchestrator.report.statistics import estimate, holm, paired_test
 from orchestrator.report.verdicts import verdicts
 from tests.support.measured import Rows, differences, measured, of, shown, signed, stated, with_half, words
 from tests.support.pages import ROOT
@@ -348,6 +348,17 @@ def test_client_inference() -> Iterator[str]:
         assert grows == [begins == TRAINED] * 2
     grown = [there > none for *_, none, noisy, metric_noise in STRATEGIES.values() for there in (noisy, metric_noise)]
     assert (sum(grown), len(grown)) == (11, 12)
+
+
+@stated("docs/metric_privacy.md")
+def test_client_inference_over_partitions() -> Iterator[str]:
+    trials = measured("metric_privacy_cia_pairs")
+    noisy = trials[trials["privacy.name"] != "none"]
+    assert (noisy["clip_fraction"] == 1).all()
+    fedopt = noisy[noisy["aggregation.name"] == "fedopt"]
+    small, large = (fedopt[fedopt["privacy.name"] == name]["noise_std"] for name in ("metric_privacy", "global_dp"))
+    assert large.std() < 1e-6
+    yield f"(standard deviation {small.min():.4f} to {small.max():.4f}, {large.max():.4f} with global-DP)"
 
 
 # Verdicts

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.metrics.statistics import number
 from attacks import _one_model as one_model
 from attacks.interfaces import Measure
 from attacks.metrics import membership
@@ -19,7 +20,6 @@ from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_01_
 from orchestrator.api.results import shown_in_notebook
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal, unknown_name
 from orchestrator.report.figures.drawing import BODY, REFERENCE, RESOLUTION
-from orchestrator.report.statistics import number
 from orchestrator.report.vocabulary import PALETTE
 
 if TYPE_CHECKING:

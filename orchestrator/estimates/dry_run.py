@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from algorithms.metrics.statistics import FEWEST, least_significant
 from datasets.federation import DataError
 from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
@@ -20,7 +21,6 @@ from orchestrator.estimates import counts
 from orchestrator.estimates.needs import FLOAT, parameters
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
-from orchestrator.report.statistics import FEWEST, least_significant
 from orchestrator.scheduling.trials import TrialSpec, unrepeatable
 from orchestrator.tracking.screen import duration
 

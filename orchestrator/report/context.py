@@ -9,12 +9,12 @@ from typing import Any
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric, Risk
 from algorithms.core.private_search import Draws
 from algorithms.interfaces import Run
+from algorithms.metrics.statistics import estimate, number
 from attacks.interfaces import adversary
 from datasets.components import described
 from orchestrator.config.metric_names import metric, metrics
 from orchestrator.config.tune_section import VALIDATION, Tune, unaccounted
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, grouped, lookup, text
-from orchestrator.report.statistics import estimate, number
 from orchestrator.report.vocabulary import setting_label
 
 DASH = "–"  # not measured

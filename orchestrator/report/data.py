@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import yaml
 
+from algorithms.metrics.statistics import Estimate, claims, estimate, limits
 from orchestrator.config import slots
 from orchestrator.config.document import KeyPathError, locate, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem
 from orchestrator.config.metric_names import metric, metrics, ordered
-from orchestrator.report.statistics import Estimate, claims, estimate, limits
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import believe, read_sweep, trial_rows

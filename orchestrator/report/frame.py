@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from algorithms.core.metric import MINOR
+from algorithms.metrics import statistics
 from orchestrator.config.metric_names import metric, table_columns
-from orchestrator.report import statistics
 from orchestrator.report.context import chance_of, epsilons, main_risk, shown_beside
 from orchestrator.report.data import DEAL, Repeat, Results, Setting, grouped, independent, repeat, text
 from orchestrator.report.vocabulary import ALGORITHM, USUAL, setting_label, value_label

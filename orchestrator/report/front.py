@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from algorithms.metrics.fronts import draw_means, hypervolume, undominated
+from algorithms.metrics.statistics import CONFIDENCE, FEWEST, NAN
 from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Setting, grouped, repeat, text
-from orchestrator.report.statistics import CONFIDENCE, FEWEST, NAN
 from orchestrator.report.vocabulary import ALGORITHM
 
 DRAWS, SEED = 4000, 0  # of means; a share of 95 % is exact to half a point

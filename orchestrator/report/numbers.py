@@ -28,11 +28,11 @@ from typing import Any
 
 import yaml
 
+from algorithms.metrics.statistics import UNLIMITED, Estimate, estimate, limits
 from orchestrator.config.metric_names import metric
 from orchestrator.report.context import partition_line
 from orchestrator.report.data import DEAL, Results, Value, grouped, read_yaml, text
 from orchestrator.report.measured import Trial, agrees, differing, matches, trials_of
-from orchestrator.report.statistics import UNLIMITED, Estimate, estimate, limits
 from orchestrator.report.summary import escape, markdown_table
 from orchestrator.report.vocabulary import key_label, setting_label
 

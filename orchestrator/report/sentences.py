@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
+from algorithms.metrics.statistics import FEWEST, number
 from datasets.federation import printable
 from orchestrator.config.document import read
 from orchestrator.config.metric_names import metric, metrics
@@ -24,7 +25,6 @@ from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
 from orchestrator.report.numbers import Number, compare
-from orchestrator.report.statistics import FEWEST, number
 from orchestrator.report.summary import state_line
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 
@@ -301,10 +301,10 @@ def _claims(results: Results) -> list[str]:
 
 
 def _published(compared: Sequence[Number]) -> list[str]:
-    """How many published numbers lie in the intervals of what was measured; empty if none has a counterpart."""
-    exact = [entry for entry in compared if not math.isnan(entry.estimate.half)]
-    inside = sum(entry.estimate.low <= entry.printed <= entry.estimate.high for entry in exact)
-    shares = f"{inside} of {len(exact)} lie in the 95 % interval of ours" if exact else "too few runs for an interval"
+    """How many published numbers lie where one more run would; empty if none has a counterpart."""
+    judged = [entry.predicted for entry in compared if entry.predicted is not None]
+    near = f"{sum(judged)} of {len(judged)} lie where one more run of ours would with 95 %"
+    shares = near if judged else "too few runs to say where one more would lie"
     other = sum(bool(entry.differs) for entry in compared)
     counted = f"Published numbers with a counterpart here: {len(compared)}; {shares}; in settings that differ: {other}"
     return [f"{counted} (published.md)."] if compared else []

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from algorithms.core.metric import Metric
+from algorithms.metrics.statistics import FEWEST, estimate, number, p_text
 from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import families, metric
 from orchestrator.report import context
 from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, over_seeds, rows, text
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.front import Front
-from orchestrator.report.statistics import FEWEST, estimate, number, p_text
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
 
 READING = (

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
+from algorithms.metrics.statistics import FEWEST
 from orchestrator.config.metric_names import Shown, least_important, metric, table_columns
 from orchestrator.report import context
 from orchestrator.report.data import DEAL, Results, Setting, counts
 from orchestrator.report.frame import between
-from orchestrator.report.statistics import FEWEST
 from orchestrator.report.summary import fewer_seeds
 from orchestrator.report.vocabulary import key_labels, value_label
 

@@ -6,14 +6,16 @@ are averaged first, because they are not independent. The rule, in this order, a
 the claims of a paper in one reading (those without readings count in each):
 
 1. fewer than five pairs: one run, or inconclusive, with the number of pairs that would decide;
-2. the claim's side of zero: supported, or smaller than printed if the whole interval lies below the printed effect;
-3. the other side: reversed; within the margin (two one-sided tests): no effect;
-4. the printed effect is outside the interval, zero is not: contradicted as printed, effect undecided;
-5. else inconclusive.
+2. within the margin (two one-sided tests): no effect, or one that is too small to matter, unless as small a one is printed;
+3. the claim's side of zero: supported, or smaller than printed if the whole interval lies below the printed effect;
+4. the other side: reversed;
+5. not the printed effect: contradicted as printed, effect undecided;
+6. else inconclusive.
 
-A claim that two methods do not differ, or that a value is the printed one, is supported if the two one-sided tests say
-so, and contradicted if the effect is beyond the margin. In steps 2 and 3 half of the interval must not be wider than the
-margin, unless all of it lies beyond. A claim with several parts is supported in part if some are, or the others not tested.
+A claim that two methods do not differ, that one is not below the other, or that a value is the printed one, is supported if
+the one-sided tests say so, and contradicted if the effect is beyond the margin. In steps 2 to 4 half of the interval must not
+be wider than the margin, unless all of it lies beyond. A claim with several parts is supported, or contradicted, in part if
+some are and the others are not, or were not tested.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from algorithms.metrics.statistics import NAN, SIGNIFICANT, deviation, holm, p_text, quantile
 from orchestrator.report.data import Results
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.measured import Trial, differing, matches, trials_of
 from orchestrator.report.numbers import load, papers
-from orchestrator.report.statistics import NAN, deviation, holm, p_text, quantile
 from orchestrator.report.summary import markdown_table
 
 if TYPE_CHECKING:
@@ -39,11 +41,14 @@ FEWEST_PAIRS = 5
 SUPPORTED, SMALLER, REVERSED = "supported", "smaller than printed", "reversed"
 NO_EFFECT, CONTRADICTED = "no effect", "contradicted as printed, effect undecided"
 INCONCLUSIVE, ONE_RUN, NOT_TESTED = "inconclusive", "one run, as in the paper", "not tested"
-IN_PART, BEYOND, OTHER_VALUE = "supported in part", "contradicted", "value not reproduced"
-# From what says least. A claim of parts that differ, none of them supported, gets the first that one of them has.
-WEAKEST_FIRST = (NOT_TESTED, ONE_RUN, INCONCLUSIVE, CONTRADICTED, OTHER_VALUE, BEYOND, NO_EFFECT, REVERSED, SMALLER)
-DECIDED = (SUPPORTED, IN_PART, *WEAKEST_FIRST[3:])
-SIDES = {"higher": 1.0, "lower": -1.0, "within": 0.0, "value": 0.0}
+BEYOND, OTHER_VALUE, TINY = "contradicted", "value not reproduced", "too small to matter"
+IN_PART, AGAINST_IN_PART = "supported in part", "contradicted in part"
+# From what says least. A claim of parts that differ gets the first that one of them has, if nothing is said in part.
+OPEN = (NOT_TESTED, ONE_RUN, INCONCLUSIVE, CONTRADICTED)
+AGAINST = (OTHER_VALUE, BEYOND, NO_EFFECT, TINY, REVERSED)
+WEAKEST_FIRST = (*OPEN, *AGAINST, SMALLER, SUPPORTED)
+DECIDED = (IN_PART, AGAINST_IN_PART, *WEAKEST_FIRST[3:])
+SIDES = {"higher": 1.0, "lower": -1.0, "within": 0.0, "not lower": 0.0, "value": 0.0}
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class Effect:
         margin: the smallest effect that matters.
         side: 1 if the claim says higher, -1 lower, 0 within the margin of ``target``.
         target: what the effect is compared with: 0, or the printed value.
+        above: whether the claim allows any effect above the margin, too.
     """
 
     values: tuple[float, ...]
@@ -63,6 +69,7 @@ class Effect:
     margin: float
     side: float
     target: float = 0.0
+    above: bool = False
 
     @property
     def n(self) -> int:
@@ -81,25 +88,34 @@ class Effect:
         return quantile(self.n - 1, confidence) * deviation(self.values) / math.sqrt(self.n)
 
     def p_beyond(self, bound: float, above: bool) -> float:
-        """The one-sided p value of the t test against a mean at ``bound``, for a mean above or below it."""
+        """The one-sided p value of the t test against a mean at ``bound``, for a mean above or below it.
+
+        Of the sign test if all values are equal.
+        """
         from scipy.special import stdtr
 
         if self.n < 2:
             return NAN
         distance, error = (self.mean - bound) * (1 if above else -1), deviation(self.values) / math.sqrt(self.n)
-        return float(stdtr(self.n - 1, -distance / error)) if error else float(distance <= 0)
+        return float(stdtr(self.n - 1, -distance / error)) if error else 0.5**self.n if distance > 0 else 1.0
 
     @property
     def p_difference(self) -> float:
         """The two-sided p value of no effect; where the claim is that there is none, of none beyond the margin."""
         edge = 0.0 if self.side else self.margin
-        return min(1.0, 2 * min(self.p_beyond(self.target + edge, True), self.p_beyond(self.target - edge, False)))
+        above = 1.0 if self.above else self.p_beyond(self.target + edge, True)
+        return min(1.0, 2 * min(above, self.p_beyond(self.target - edge, False)))
 
     @property
     def p_equivalence(self) -> float:
         """The p value of two one-sided tests for an effect within the margin of the target (Schuirmann 1987)."""
-        low, high = self.target - self.margin, self.target + self.margin
-        return max(self.p_beyond(low, True), self.p_beyond(high, False))
+        high = 0.0 if self.above else self.p_beyond(self.target + self.margin, False)
+        return max(self.p_beyond(self.target - self.margin, True), high)
+
+    @property
+    def p_printed(self) -> float:
+        """The two-sided p value of the printed effect as the mean; NaN if none is printed."""
+        return min(1.0, 2 * min(self.p_beyond(self.printed, True), self.p_beyond(self.printed, False)))
 
     def pairs_needed(self, tests: int = 1) -> int | None:
         """The pairs with which this mean and deviation would decide in four of five cases; None if that is not known.
@@ -109,8 +125,9 @@ class Effect:
         from scipy.stats import norm
 
         spread, mean = deviation(self.values) if self.n > 1 else NAN, self.mean - self.target
-        away = abs(self.margin - abs(mean))  # from the nearer end of the margin
-        alike = abs(mean) < self.margin and away > abs(mean * self.side)  # two one-sided tests decide
+        size = -mean if self.above else abs(mean)
+        away = abs(self.margin - size)  # from the nearer end of the margin
+        alike = size < self.margin and away > abs(mean * self.side)  # the one-sided tests decide
         distance = away if alike or not self.side else abs(mean)
         if math.isnan(spread) or distance == 0:
             return None
@@ -121,7 +138,7 @@ class Effect:
         return max(FEWEST_PAIRS, math.ceil((spread / error) ** 2 + level**2 / 2))
 
 
-def decide(effect: Effect, p_difference: float, p_equivalence: float) -> str:
+def decide(effect: Effect, p_difference: float, p_equivalence: float, p_printed: float) -> str:
     """The verdict on one part, from its effect and its p values after Holm's correction, see `Effect`."""
     if not effect.n:
         return NOT_TESTED
@@ -130,15 +147,15 @@ def decide(effect: Effect, p_difference: float, p_equivalence: float) -> str:
     half, mean = effect.half(), effect.mean
     precise = half <= effect.margin or abs(mean) - half > effect.margin
     gain, printed = effect.side * mean, effect.side * effect.printed
-    if effect.side == 0 and p_equivalence < 0.05:
-        return SUPPORTED
-    if effect.side == 0 and p_difference < 0.05:
-        return OTHER_VALUE if effect.target else BEYOND
-    if effect.side and precise and p_difference < 0.05:
+    differs, alike = p_difference < SIGNIFICANT, p_equivalence < SIGNIFICANT
+    if effect.side == 0 and (alike or differs):
+        return SUPPORTED if alike else OTHER_VALUE if effect.target else BEYOND
+    if precise and alike:
+        small = differs and gain > 0
+        return SUPPORTED if small and printed <= effect.margin else TINY if small else NO_EFFECT
+    if precise and differs:
         return REVERSED if gain < 0 else SMALLER if gain + half < printed - effect.margin else SUPPORTED
-    if effect.side and precise and p_equivalence < 0.05:
-        return NO_EFFECT
-    return CONTRADICTED if abs(effect.printed - mean) > half else INCONCLUSIVE  # the latter if nothing is printed
+    return CONTRADICTED if p_printed < SIGNIFICANT else INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -153,8 +170,8 @@ class Part:
         trials: the ids of the trials.
         notes: what was left out, and why.
         verdict: see `decide`.
-        p_holm: of no effect; where that is the verdict, of an effect beyond the margin; where the claim is that there is
-            none, the smaller of both.
+        p_holm: of no effect; where the verdict is that it does not matter, of an effect beyond the margin; where the claim
+            is that there is none, the smaller of both.
         tests: the number of parts over which p is corrected, itself among them.
     """
 
@@ -215,7 +232,8 @@ def part_effect(
     printed, margin = part.get("printed", NAN), float(claim["margin"])
     printed, margin = (math.log(printed), math.log(margin)) if log else (float(printed), margin)
     means = tuple(math.fsum(values) / len(values) for values in by_partition.values())
-    effect = Effect(means, printed, margin, SIDES[claim["kind"]], printed if claim["kind"] == "value" else 0.0)
+    target = printed if claim["kind"] == "value" else 0.0
+    effect = Effect(means, printed, margin, SIDES[claim["kind"]], target, claim["kind"] == "not lower")
     ids = tuple(side[pair].id for side in chosen for pair in pairs)
     return Part(claim["claim"], part["name"], "", effect, ids, tuple(dict.fromkeys(notes)))
 
@@ -239,35 +257,38 @@ def _judged(parts: Sequence[Part]) -> list[Part]:
     A claim without readings belongs to each of the paper's, and has the largest of its p values.
     """
     papers = [part.claim.split("/")[0] for part in parts]
-    corrected = [(0.0, 0.0, 1)] * len(parts)
+    corrected, tests = [[0.0, 0.0, 0.0] for _ in parts], [1] * len(parts)
     for paper in dict.fromkeys(papers):
         members = [at for at, other in enumerate(papers) if other == paper]
         for reading in {parts[at].reading for at in members} - {""} or {""}:
             family = [at for at in members if parts[at].reading in (reading, "")]
-            tested = [parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family]
-            differences = holm([effect.p_difference if effect else NAN for effect in tested])
-            equivalences = holm([effect.p_equivalence if effect else NAN for effect in tested])
-            enough = sum(effect is not None for effect in tested)
-            for at, effect, difference, equivalence in zip(family, tested, differences, equivalences, strict=True):
-                before, tests = corrected[at], enough + (effect is None)
-                corrected[at] = max(before[0], difference), max(before[1], equivalence), max(before[2], tests)
+            effects = [parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family]
+            for which, name in enumerate(("p_difference", "p_equivalence", "p_printed")):
+                values = holm([getattr(effect, name) if effect else NAN for effect in effects])
+                for at, p in zip(family, values, strict=True):
+                    corrected[at][which] = max(p, corrected[at][which])  # NaN stays
+            enough = sum(effect is not None for effect in effects)
+            for at, effect in zip(family, effects, strict=True):
+                tests[at] = max(tests[at], enough + (effect is None))
     judged = []
-    for part, (difference, equivalence, tests) in zip(parts, corrected, strict=True):
-        verdict = decide(part.effect, difference, equivalence)
-        alike = verdict == NO_EFFECT or (part.effect.side == 0 and equivalence < difference)
-        p = equivalence if alike else difference
-        judged.append(replace(part, verdict=verdict, p_holm=p if part.effect.n >= FEWEST_PAIRS else NAN, tests=tests))
+    for part, (difference, equivalence, printed), among in zip(parts, corrected, tests, strict=True):
+        verdict = decide(part.effect, difference, equivalence, printed)
+        alike = verdict in (NO_EFFECT, TINY) or (part.effect.side == 0 and equivalence < difference)
+        judged.append(replace(part, verdict=verdict, p_holm=equivalence if alike else difference, tests=among))
     return judged
 
 
 def _together(parts: Sequence[Part]) -> dict[str, str]:
-    """The verdict of each reading: that of its parts, supported in part if some are, else the weakest of theirs."""
+    """The verdict of each reading: that of its parts, in part if some are supported or contradicted, else the weakest."""
     joined = {}
     for reading in dict.fromkeys(part.reading for part in parts):
-        names = [part.verdict for part in parts if part.reading == reading]
-        tested = {name for name in names if name != NOT_TESTED} or set(names)
-        weakest = min(tested - {SUPPORTED}, key=WEAKEST_FIRST.index, default=SUPPORTED)
-        joined[reading] = IN_PART if SUPPORTED in tested and len(set(names)) > 1 else weakest
+        names = {part.verdict for part in parts if part.reading == reading}
+        weakest = min(names - {NOT_TESTED} or names, key=WEAKEST_FIRST.index)
+        if len(names) > 1 and names & {SUPPORTED, SMALLER}:
+            weakest = IN_PART
+        elif names & {*AGAINST} and names & {*OPEN}:
+            weakest = AGAINST_IN_PART
+        joined[reading] = weakest
     return joined
 
 

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import yaml
 from mlflow.entities import Dataset, Metric
 
+from algorithms.metrics.statistics import number
 from orchestrator.config.metric_names import metric
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import Results, read_results
-from orchestrator.report.statistics import number
 from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record

@@ -19,8 +19,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from algorithms.metrics.statistics import number
 from orchestrator.config.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
-from orchestrator.report.statistics import number
 from orchestrator.tracking.labels import scalar_metrics
 
 PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook

@@ -11,7 +11,7 @@ from functools import wraps
 
 import pandas as pd
 
-from orchestrator.report.statistics import FEWEST, Estimate, estimate, number
+from algorithms.metrics.statistics import FEWEST, Estimate, estimate, number
 from tests.support.pages import ROOT
 
 Rows = pd.DataFrame

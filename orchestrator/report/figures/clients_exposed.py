@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from algorithms.core.metric import Metric, PerClient
+from algorithms.metrics.statistics import estimate
 from datasets.federation import printable
 from orchestrator.report.data import Row, text
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, by_method
-from orchestrator.report.statistics import estimate
 from orchestrator.report.vocabulary import GROUP_COLORS, PALETTE
 
 LONGEST = 14  # characters of a client's name

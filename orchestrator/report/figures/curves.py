@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from algorithms.metrics.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.config.metric_names import metric, ordered
 from orchestrator.report.context import capital
 from orchestrator.report.data import Setting, grouped
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
 from orchestrator.report.numbers import Number, compare, counterpart, records
-from orchestrator.report.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.report.vocabulary import key_labels
 
 HOLLOW: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
+from algorithms.metrics.statistics import FEWEST, Estimate
 from orchestrator.config.metric_names import metric
 from orchestrator.report.context import full_label
 from orchestrator.report.data import Row, text
 from orchestrator.report.figures.arrangement import Arrangement, Point
-from orchestrator.report.statistics import FEWEST, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 
 from algorithms.core.metric import Metric
 from algorithms.core.views import ADVERSARIES, Sight
+from algorithms.metrics.statistics import Estimate, estimate
 from attacks.interfaces import sees
 from orchestrator.report.context import attacks_of
 from orchestrator.report.data import Setting, independent, repeat
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, by_method, is_nothing
-from orchestrator.report.statistics import Estimate, estimate
 
 TITLE = "Exposure by what the attacker sees"
 PER_ATTACK, MOST = 1.6, 9.5  # inches of a panel's width

@@ -14,13 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from algorithms.metrics.statistics import FEWEST
 from orchestrator.config.metric_names import metric
 from orchestrator.report.context import accuracy_of, full_label, risks
 from orchestrator.report.data import Setting
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import MARKERS, Arrangement, Point, by_method
 from orchestrator.report.front import Front, fronts, repetitions
-from orchestrator.report.statistics import FEWEST
 from orchestrator.report.vocabulary import PAIR, key_labels
 
 RING: dict[str, Any] = {"marker": "o", "markersize": 17, "linestyle": "none"}

@@ -13,8 +13,8 @@ import yaml
 from safetensors.numpy import load_file
 
 import fedpriv
+from algorithms.metrics.statistics import estimate
 from orchestrator import commands
-from orchestrator.report.statistics import estimate
 from orchestrator.results.log import read_manifest
 from tests.orchestrator.api.test_api_run import TINY
 from tests.support.inline_sweep import run_sweep_inline

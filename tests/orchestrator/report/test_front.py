@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from algorithms.metrics.fronts import draw_means, hypervolume, undominated
+from algorithms.metrics.statistics import estimate, paired_test
 from orchestrator.report.data import Setting
 from orchestrator.report.front import front_of
-from orchestrator.report.statistics import estimate, paired_test
 from orchestrator.report.summary import front_line
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from algorithms.metrics.statistics import holm, quantile
 from orchestrator.report.data import Results, results, rows
 from orchestrator.report.frame import Contrast, compared_metrics, contrasts
-from orchestrator.report.statistics import holm, quantile
 from orchestrator.report.summary import differences_markdown
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import datasets
+from algorithms.metrics.statistics import estimate
 from orchestrator.config.run import resolve
 from orchestrator.report.data import Results, read_results, results, rows
 from orchestrator.report.sentences import SIDES, sentences_of
-from orchestrator.report.statistics import estimate
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
 from tests.support.planted import finished

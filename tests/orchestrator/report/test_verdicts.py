@@ -47,6 +47,13 @@ def verdict_of(effect: Effect) -> str:
         ([0.10, 0.11, 0.12, 0.10, 0.11], 0.30, 1.0, rule.SMALLER),
         ([0.10, 0.11, 0.12, 0.10, 0.11], -0.12, -1.0, rule.REVERSED),
         ([0.01, -0.01, 0.00, 0.01, -0.01], 0.12, 1.0, rule.NO_EFFECT),
+        ([0.010, 0.011, 0.012, 0.010, 0.011], 0.12, 1.0, rule.TINY),  # surely there, and surely below the margin
+        ([0.010, 0.011, 0.012, 0.010, 0.011], NAN, 1.0, rule.TINY),
+        ([0.010, 0.011, 0.012, 0.010, 0.011], 0.01, 1.0, rule.SUPPORTED),  # as small as printed
+        ([0.010, 0.011, 0.012, 0.010, 0.011], -0.12, -1.0, rule.NO_EFFECT),
+        ([0.10] * 5, 0.12, 1.0, rule.INCONCLUSIVE),  # equal values have the p of the sign test, 2 / 2^5
+        ([0.10] * 6, 0.12, 1.0, rule.SUPPORTED),
+        ([0.0] * 4 + [0.0], 0.12, 1.0, rule.NO_EFFECT),  # one-sided 1 / 2^5
         ([0.06, -0.02, 0.03, 0.07, 0.01], -0.10, -1.0, rule.CONTRADICTED),  # 0.03 +- 0.045: zero inside, -0.10 outside
         ([0.06, -0.02, 0.03, 0.07, 0.01], 0.06, 1.0, rule.INCONCLUSIVE),
         ([0.06, -0.02, 0.03, 0.07, 0.01], NAN, 1.0, rule.INCONCLUSIVE),
@@ -66,6 +73,22 @@ def verdict_of(effect: Effect) -> str:
 )
 def test_verdicts_by_hand(values: list[float], printed: float, side: float, expected: str) -> None:
     assert verdict_of(Effect(tuple(values), printed, 0.05, side)) == expected
+
+
+def test_a_claim_that_nothing_is_lost_allows_a_gain() -> None:
+    def verdict(*values: float) -> str:
+        return verdict_of(Effect(values, NAN, 0.05, 0.0, above=True))
+
+    assert verdict(0.10, 0.11, 0.12, 0.10, 0.11) == verdict(0.01, -0.01, 0.00, 0.01, -0.01) == rule.SUPPORTED
+    assert verdict(-0.10, -0.11, -0.12, -0.10, -0.11) == rule.BEYOND
+    assert verdict(-0.06, 0.02, -0.03, -0.07, -0.01) == rule.INCONCLUSIVE
+
+
+def test_that_an_effect_is_not_the_printed_one_is_corrected_for_all_claims() -> None:
+    near = Effect((0.06, -0.02, 0.03, 0.07, 0.01), -0.02, 0.05, -1.0)  # 0.03 +- 0.045
+    assert near.p_printed == pytest.approx(stats.ttest_1samp(near.values, near.printed).pvalue)
+    assert 0.025 < near.p_printed < 0.05 and verdict_of(near) == rule.CONTRADICTED
+    assert [part.verdict for part in rule._judged([Part("p/c", "", "", near)] * 2)] == [rule.INCONCLUSIVE] * 2
 
 
 def test_a_value_is_compared_with_the_printed_one() -> None:
@@ -224,8 +247,9 @@ def test_a_claim_of_several_parts() -> None:
     assert together(rule.SUPPORTED, rule.SUPPORTED) == rule.SUPPORTED
     assert together(rule.SUPPORTED, rule.REVERSED) == rule.IN_PART
     assert together(rule.SUPPORTED, rule.NOT_TESTED) == rule.IN_PART
-    assert together(rule.REVERSED, rule.NOT_TESTED) == rule.REVERSED  # of what was tested
-    assert together(rule.REVERSED, rule.INCONCLUSIVE) == rule.INCONCLUSIVE
+    assert together(rule.REVERSED, rule.NOT_TESTED) == together(rule.BEYOND, rule.CONTRADICTED) == rule.AGAINST_IN_PART
+    assert together(rule.REVERSED, rule.NO_EFFECT) == rule.NO_EFFECT
+    assert together(rule.INCONCLUSIVE, rule.NOT_TESTED) == rule.INCONCLUSIVE  # of what was tested
 
 
 def test_a_claim_without_readings_is_corrected_with_those_of_each_reading() -> None:

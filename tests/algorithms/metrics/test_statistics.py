@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.config.metric_names import metric
-from orchestrator.report.data import Setting
-from orchestrator.report.statistics import (
+from algorithms.metrics.statistics import (
     SIGNIFICANT,
     claims,
     estimate,
@@ -21,6 +19,8 @@ from orchestrator.report.statistics import (
     number,
     paired_test,
 )
+from orchestrator.config.metric_names import metric
+from orchestrator.report.data import Setting
 
 
 def test_three_values_have_students_interval_and_fewer_are_shown_themselves() -> None:
