@@ -178,8 +178,13 @@ def number(value: float, digits: int, bound: Bound = None) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p value as text; NaN gives an empty text."""
-    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+    """A p value as text; NaN gives an empty text.
+
+    >>> p_text(0.0004), p_text(0.0499), p_text(0.0501)
+    ('<0.001', '<0.050', '0.050')
+    """
+    near = p < SIGNIFICANT <= round(p, 3)
+    return "" if math.isnan(p) else "<0.001" if p < 0.001 else f"{'<' * near}{p:.3f}"
 
 
 SIGNIFICANT = 0.05  # of p values, after Holm's correction
