@@ -6,8 +6,8 @@ other setting dominates it, where all means of all settings are drawn together. 
 those that differ in an algorithm.
 
 Of N equal settings whose accuracy and risk err independently, 1 + 1/2 + ... + 1/N are on the front by chance. The hypervolume
-is the area that the front dominates, between accuracy 0 and risk 1; the best of many settings is partly luck, so it is too large
-rather than too small.
+is the area that the front dominates, between accuracy 0 and risk 1; the best of many settings is partly luck, so it is too
+large rather than too small.
 """
 
 from __future__ import annotations

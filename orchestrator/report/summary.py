@@ -191,9 +191,9 @@ def front_line(front: Front) -> str:
     interval = f" ({low} to {high})" if low else ""
     by_chance = sum(1 / place for place in range(1, len(front.shares) + 1))
     return (
-        f"Of {len(front.shares)} equal settings, {number(by_chance, 1)} would be on the front by chance, if accuracy and risk err independently. The front's "
-        f"hypervolume, between accuracy 0 and risk 1, is {value}{interval}, rather too large, because the best of several are "
-        f"partly lucky; {front.repetitions} common repetitions."
+        f"Of {len(front.shares)} equal settings, {number(by_chance, 1)} would be on the front by chance, if accuracy and risk "
+        f"err independently. The front's hypervolume, between accuracy 0 and risk 1, is {value}{interval}, rather too large, "
+        f"because the best of several are partly lucky; {front.repetitions} common repetitions."
     )
 
 
