@@ -305,6 +305,43 @@ def test_metric_privacy() -> Iterator[str]:
     yield f"lie at most {max(printed_below):.3f} below"
 
 
+TABLE_5 = {"none": (0.903, 0.950), "global-DP": (0.862, 0.918), "metric privacy": (0.843, 0.943)}  # macro F1, precision
+ROUNDS = (1, 2, 4, 6, 8, 12, 16, 20)
+
+
+@stated("docs/metric_privacy.md")
+def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
+    trials = measured("metric_privacy_homogeneous")
+    rounds = measured("metric_privacy_homogeneous_rounds")
+    found = {KINDS[row["privacy.name"]]: row for row in trials.to_dict("records")}
+    for name, row in found.items():
+        printed = (*PRINTED["homogeneous", name], *TABLE_5[name])
+        values = (row[key] for key in ("accuracy_last5_mean", "test_accuracy", "f1_macro", "precision_macro"))
+        cells = [f"{there:.3f}, {here:.3f}" for there, here in zip(printed, values, strict=True)]
+        yield f"| {name} | {' | '.join(cells)} |"
+    for name, row in found.items():
+        own = rounds[rounds["id"] == row["id"]].set_index("round")
+        yield f"| {name} | {' | '.join(f'{own.test_accuracy[at - 1]:.3f}' for at in ROUNDS)} |"
+        if name != "none":
+            assert (own["clip_fraction"] == 1).all() and own["noise_std"].max() < 0.0125
+    own = rounds[rounds["id"] == found["metric privacy"]["id"]]
+    yield f"(they are {own['update_norm'].min():.0f} to {own['update_norm'].max():.0f} long, C is 5)"
+    yield f"noise is {own['noise_to_update'].min():.0f} to {own['noise_to_update'].max():.0f} times as long as their mean"
+    d = own["distance"].tolist()
+    assert d.index(min(d)) == 8 and max(d) == d[0]
+    yield f"falls from {d[0]:.1f} to {min(d):.1f} and rises again to {d[-1]:.1f}"
+    yield f"(its mean over the rounds is {found['metric privacy']['distance_mean']:.2f}, one seed)"
+    lost = {key: found["none"][key] - found["metric privacy"][key] for key in ("accuracy_last5_mean", "test_accuracy")}
+    assert -0.005 < lost["test_accuracy"] < 0
+    yield f"clients lose {lost['accuracy_last5_mean']:.3f} (one seed; 0.024 is printed"
+    gains = [
+        row[key] - there
+        for name, row in found.items()
+        for key, there in zip(("accuracy_last5_mean", "test_accuracy"), PRINTED["homogeneous", name], strict=True)
+    ]
+    yield f"All accuracies are {min(gains):.2f} to {max(gains):.2f} above the printed ones"
+
+
 CIA = {"fedavg": "FedAvg", "fedmedian": "median"}
 KINDS = {"none": "none", "global_dp": "global-DP", "metric_privacy": "metric privacy"}
 NOISY = ("global_dp", "metric_privacy")
