@@ -286,9 +286,7 @@ def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_
     for claim in rule.claims():
         ours = [run for name in files_of(claim) for run in runs[name]]
         for part, reading in product(claim["parts"], (claim.get("readings") or {"": {}}).values()):
-            read = {
-                key: value for key, value in reading.items() if key != "curvature.examples"
-            }  # an option of the command
+            read = {key: value for key, value in reading.items() if key != "curvature.examples"}  # an option
             for side in filter(None, (part["method"], part.get("baseline") or claim.get("baseline"))):
                 found = [run for run in ours if matches(run, claim["where"] | side) and matches(run, read, read=True)]
                 assert found, (claim["claim"], part["name"], reading, side)
