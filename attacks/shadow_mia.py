@@ -75,7 +75,7 @@ METRICS = (
         MEMBERSHIP,
         "MIA AUC, worst model",
         "lower",
-        chance=0.5,
+        chance="mia_auc_worst_null",
         table=Column(AFTER_RISK, "MIA\nAUC"),
         risk=Risk("", None),
     ),

@@ -123,7 +123,7 @@ def separation(inside: Doubles, outside: Doubles, unequal: bool = True, skipped:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the canaries of a model say."""
+    """What the canaries of a model say; of several models, the bounds hold together with what is stated of each."""
 
     mu: float  # separation of the canaries' scores, over all rounds
     epsilon: float  # its epsilon
@@ -167,10 +167,11 @@ def find(
     guesses, unseen = scores[: len(inside)], scores[len(inside) :]
     outside = guesses[~inside] if opposite else np.concatenate([guesses[~inside], unseen])
     r = bounds.guesses(len(inside), min(mu_gdp(claimed, delta) if claimed else 2.0, 50.0), delta)
-    right, alpha = bounds.right_guesses(guesses, inside, r), bounds.ALPHA / len(canaries["audited"])
-    certified = bounds.one_run_bound(len(inside), r, right, delta, alpha)
+    right, models = bounds.right_guesses(guesses, inside, r), len(canaries["audited"])
+    certified = bounds.one_run_bound(len(inside), r, right, delta, bounds.ALPHA / models)
     apart = separation(guesses[inside], outside, not sampled, _skipped(canaries, j))
-    return Finding(apart.mu, apart.epsilon(delta), *apart.limits(delta), apart.limits(delta, SURE)[0], certified)
+    ends, sure = (apart.limits(delta, 1 - (1 - confidence) / models) for confidence in (CONFIDENCE, SURE))
+    return Finding(apart.mu, apart.epsilon(delta), *ends, sure[0], certified)
 
 
 def metrics(

@@ -120,6 +120,7 @@ ROUND_METRICS = (
         "mia_accuracy_worst",
         label="MIA accuracy, worst model",
         live=MODELS,
+        chance="mia_accuracy_worst_null",
         table=Column(MODELS, "MIA"),
         risk=Risk(
             "Membership inference on the worst model tells training examples with accuracy",

@@ -136,6 +136,24 @@ def worst_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
     return float((1 - below[:-1]).sum() / STEPS)
 
 
+def worst_auc_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
+    """Compute the expected largest AUC over models if the scores of none tell its members from non-members.
+
+    Like `worst_by_chance`, with normal distributions, whose variance is that of the rank sum: (m + n + 1) / (12 m n).
+
+    >>> round(worst_auc_by_chance([100, 100], [100, 100]), 4)  # 0.5 + deviation / sqrt(pi)
+    0.5231
+    """
+    from scipy.integrate import trapezoid
+    from scipy.special import ndtr
+
+    pairs = np.stack([np.asarray(members, np.float64), np.asarray(nonmembers, np.float64)])
+    m, n = pairs[:, (pairs > 0).all(axis=0)]
+    grid = np.linspace(0, 1, STEPS + 1)
+    below = ndtr((grid[:, None] - 0.5) / np.sqrt((m + n + 1) / (12 * m * n))).prod(axis=1)
+    return float(trapezoid(1 - below, grid)) if len(m) else NAN
+
+
 @lru_cache(maxsize=256)
 def _accuracy_cdf(members: int, nonmembers: int) -> Doubles:
     """Return P(accuracy <= x) [STEPS + 1] on the grid of x, with every accuracy rounded to its nearest grid point."""

@@ -23,11 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algorithms.metrics.statistics import NAN, SIGNIFICANT, deviation, holm, p_text, quantile
-from orchestrator.report.data import Results
+from orchestrator.report.data import Results, grouped
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.measured import Trial, differing, matches, trials_of
 from orchestrator.report.numbers import load, papers
@@ -122,6 +123,7 @@ class Effect:
 
         As the first of ``tests`` in Holm's correction, and by Student's t (Guenther 1981, The American Statistician 35).
         """
+        from scipy.optimize import brentq
         from scipy.stats import norm
 
         spread, mean = deviation(self.values) if self.n > 1 else NAN, self.mean - self.target
@@ -132,7 +134,11 @@ class Effect:
         if math.isnan(spread) or distance == 0:
             return None
         level, width, power = map(float, norm.ppf([1 - (0.05 if alike else 0.025) / tests, 0.975, 0.8]))
-        error = distance / (level + power)
+        reach = level + power
+        if alike:  # in both tests, the one of the end that is farther away, too
+            farther = math.inf if self.above else (self.margin + size) / away
+            reach = brentq(lambda z: norm.cdf([z - level, z * farther - level]).sum() - 1.8, 0.1, reach + 1)
+        error = distance / reach
         if self.side:  # and the interval must be narrow, or beyond the margin, see `decide`
             error = min(error, max(self.margin / width, away / (width + power)))
         return max(FEWEST_PAIRS, math.ceil((spread / error) ** 2 + level**2 / 2))
@@ -252,16 +258,19 @@ def verdicts(trials: Sequence[Trial]) -> list[Verdict]:
 
 
 def _judged(parts: Sequence[Part]) -> list[Part]:
-    """The parts with their verdicts, after Holm's correction over those of a paper in one reading that have enough pairs.
+    """The parts with their verdicts, after Holm's correction over those of a paper that have enough pairs.
 
-    A claim without readings belongs to each of the paper's, and has the largest of its p values.
+    Readings of different fields go together in every way, such as one of the curvature with one of the partition. A part has
+    the largest of its p values.
     """
     papers = [part.claim.split("/")[0] for part in parts]
     corrected, tests = [[0.0, 0.0, 0.0] for _ in parts], [1] * len(parts)
     for paper in dict.fromkeys(papers):
         members = [at for at, other in enumerate(papers) if other == paper]
-        for reading in {parts[at].reading for at in members} - {""} or {""}:
-            family = [at for at in members if parts[at].reading in (reading, "")]
+        read = grouped((parts[at].claim, parts[at].reading) for at in members if parts[at].reading)
+        fields = {frozenset(readings) for readings in read.values()}
+        for readings in product(*(one for one in fields if not any(one < wider for wider in fields))):
+            family = [at for at in members if parts[at].reading in (*readings, "")]
             effects = [parts[at].effect if parts[at].effect.n >= FEWEST_PAIRS else None for at in family]
             for which, name in enumerate(("p_difference", "p_equivalence", "p_printed")):
                 values = holm([getattr(effect, name) if effect else NAN for effect in effects])

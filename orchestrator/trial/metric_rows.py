@@ -17,7 +17,7 @@ from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
 from attacks.metrics import intervals
-from attacks.metrics.client_risk import Attacked, client_risks, guessing, worst_by_chance
+from attacks.metrics.client_risk import Attacked, client_risks, guessing, worst_auc_by_chance, worst_by_chance
 from attacks.metrics.membership import CHANCE, losses
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import Findings
@@ -158,11 +158,13 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     if np.isnan(risks).all():
         return {}
     in_use = np.unique(used)
-    measured = risks[in_use][~np.isnan(risks[in_use])]
+    measured = in_use[~np.isnan(risks[in_use])]
     known = {name: float(risks[j]) if j in in_use else None for j, name in enumerate(names)}
     row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
     if len(measured):
-        row |= {"mia_accuracy": float(np.mean(measured)), "mia_accuracy_worst": float(np.max(measured))}
+        row |= {"mia_accuracy": float(risks[measured].mean()), "mia_accuracy_worst": float(risks[measured].max())}
+        of_largest = {"mia_accuracy_worst_null": worst_by_chance, "mia_auc_worst_null": worst_auc_by_chance}
+        row |= {name: by_chance(*state.queried[measured].T) for name, by_chance in of_largest.items()}
     tau = preferences.threshold
     row["violations"] = violations.violations(tau, risks, used)
     row["violations_null"] = NAN  # unless it is known how much was attacked: if every attack only guessed

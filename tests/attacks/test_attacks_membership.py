@@ -182,6 +182,7 @@ def test_without_examples_or_a_limit_nothing_is_known():
     found = client_risk.guessing(5, 5, [np.nan, 0.5, np.inf, -np.inf])
     assert np.isnan(found[0]) and found[2:].tolist() == [0.0, pytest.approx(1.0)]
     assert np.isnan(client_risk.worst_by_chance([], [])) and np.isnan(client_risk.worst_by_chance([0, 3], [4, 0]))
+    assert np.isnan(client_risk.worst_auc_by_chance([0, 3], [4, 0]))
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,16 @@ def test_the_worst_of_many_coins_is_what_simulation_gives(members, nonmembers):
     worst = ((tpr + tnr) / 2).max(axis=1)
     found = client_risk.worst_by_chance(members, nonmembers)
     assert found == pytest.approx(worst.mean(), abs=4 * worst.std() / draws**0.5 + 1e-4)
+
+
+@pytest.mark.parametrize(("members", "nonmembers"), [([30, 30, 30], [30, 30, 30]), ([8, 40], [40, 12]), ([15], [25])])
+def test_the_worst_auc_of_several_models_is_what_simulation_gives(members, nonmembers):
+    rng, draws = np.random.default_rng(1), 2000
+    scores = [(rng.random((draws, m, 1)), rng.random((draws, 1, n))) for m, n in zip(members, nonmembers, strict=True)]
+    worst = np.max([(inside > outside).mean(axis=(1, 2)) for inside, outside in scores], axis=0)
+    found = client_risk.worst_auc_by_chance(members, nonmembers)
+    assert found == pytest.approx(worst.mean(), abs=4 * worst.std() / draws**0.5)
+    assert client_risk.worst_auc_by_chance([*members, 0], [*nonmembers, 9]) == found
 
 
 def attacked(*rows: tuple[int, ...]) -> Attacked:

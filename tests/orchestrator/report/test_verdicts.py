@@ -146,7 +146,7 @@ def test_effects_at_the_margin_are_rarely_called_none() -> None:
         assert np.mean([wrong_word in each for each in drawn]) <= beyond(0.05, 400)
 
 
-@pytest.mark.parametrize("mean", [1.0, 2.5, 0.2])  # no difference; one that is beyond the margin; none beyond it
+@pytest.mark.parametrize("mean", [1.0, 2.5, 0.2, 0.0])  # no difference; one beyond the margin; none beyond it
 @pytest.mark.parametrize("others", [0, 7])
 def test_the_pairs_that_are_needed_decide_in_four_of_five_cases_and_a_third_fewer_do_not(
     mean: float, others: int
@@ -268,6 +268,9 @@ def test_a_claim_without_readings_is_corrected_with_those_of_each_reading() -> N
     assert rule._judged(parts[:2])[0].p_holm == pytest.approx(2 * alone)
     assert rule._judged(parts)[0].p_holm == pytest.approx(3 * alone)  # those of y
     assert rule._judged([parts[0], Part("q/a", "", "", weak)])[0].p_holm == alone  # another paper
+    other_field = [Part("p/d", "", reading, weak) for reading in ("u", "v")]
+    judged = rule._judged([*parts, *other_field])
+    assert judged[0].p_holm == pytest.approx(4 * alone) and [part.tests for part in judged] == [4, 3, 4, 4, 4, 4]
 
 
 def files_of(claim: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
 from algorithms.metrics import classification
 from attacks.interfaces import Audit, Measure, Scores
+from attacks.metrics import client_risk
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
 from orchestrator.results.tables import as_table
@@ -99,8 +100,18 @@ def test_by_hand_a_sorted_round(flipped):
         "own_clients_minority": 1,
         "mia_accuracy": (0.65 + 0.9) / 2,
         "mia_accuracy_worst": 0.9,
+        "mia_accuracy_worst_null": client_risk.worst_by_chance([20, 20], [20, 20]),
+        "mia_auc_worst_null": client_risk.worst_auc_by_chance([20, 20], [20, 20]),
     }
     assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+
+def test_a_model_that_nobody_uses_is_none_of_those_of_which_the_worst_is_taken():
+    """Alone, a model is exposed by chance like any; and nothing is known by chance of unknown numbers of examples."""
+    row = metric_rows.round_row(shot((0, 0, 0, 0)))
+    assert (row["mia_accuracy_worst"], row["mia_accuracy_worst_null"], row["mia_auc_worst_null"]) == (0.65, 0.5, 0.5)
+    row = metric_rows.round_row(shot(queried=np.zeros((2, 2), np.int64)))
+    assert np.isnan([row["mia_accuracy_worst_null"], row["mia_auc_worst_null"]]).all()
 
 
 def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():
@@ -119,7 +130,7 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     assert row["accuracy"] == 3 / 8  # the model that most clients use, on examples of nobody
     judged = {"accuracy", "test_accuracy", "test_loss", "f1_macro", "precision_macro"}
     risks = {"mia_accuracy", "mia_accuracy_worst", "mia_accuracy_model_0", "mia_accuracy_model_1"}
-    risks |= {"violations", "violations_null", "migrated"}
+    risks |= {"violations", "violations_null", "migrated", "mia_accuracy_worst_null", "mia_auc_worst_null"}
     assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged | risks
 
 
