@@ -19,7 +19,8 @@ of the models, a disparity and its value by chance have the same expectation. Tw
 
 * It is chance with nothing to find, not with everybody equally exposed. The CoV divides by the mean, so where the mean
   is above 1 / clients, a CoV below ``cov_null`` does not say that exposure is more equal than by chance.
-* What the classes of an example tell of its owner counts as chance in the disparities, and as success in the mean.
+* What the class of an example tells of its owner counts as chance in the disparities, and as success in the mean, of
+  which it is ``sia_mean_null``.
 
 A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i would be 1, whatever
 the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples were attacked.
@@ -68,13 +69,15 @@ METRICS = (
             "sia_high",
             "95 % binomial interval of one run's targets",
         ),
-        reading="SIA: accuracy of source inference; max: in the worst round; CoV, FI, EOD: inequality between clients",
+        reading="SIA: accuracy of source inference; by classes: with owners permuted within classes; max: in the worst round; "
+        "CoV, FI, EOD: inequality between clients",
         over_rounds="source_inference",
     ),
     Metric("sia_max", SOURCE, "mean SIA accuracy, worst round", "lower", table=Column(3, "SIA\nmax", interval=False)),
     # A defense that only delays training lowers the mean over rounds and not this one.
     Metric("sia_last5_mean", SOURCE, "mean SIA accuracy, last five rounds", "lower", chance="sia_chance"),
     Metric("sia_chance", SOURCE, "SIA by guessing"),
+    Metric("sia_mean_null", SOURCE, "SIA by classes alone", table=Column(4, "SIA by\nclasses", interval=False)),
     Metric(
         "sia_cov",
         SOURCE,
@@ -210,8 +213,9 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     everyone = np.full((len(columns), data.clients), np.nan)
     everyone[:, clients] = list(columns.values())
     in_round = (np.round(accuracy, 2), np.round(exchanged, 2)) if config.rounded else (accuracy, exchanged)
+    traced = {"sia_mean": hits.mean(), "sia_chance": 1 / len(clients), "sia_mean_null": exchanged.mean()}
     return Exposure(
-        metrics={"sia_mean": float(hits.mean()), "sia_chance": 1 / len(clients)} | round_metrics(*in_round, means),
+        metrics={name: float(value) for name, value in traced.items()} | round_metrics(*in_round, means),
         clients=dict(zip(columns, everyone, strict=True)),
         measures=tuple(
             Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, accuracy, strict=True)

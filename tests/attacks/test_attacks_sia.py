@@ -47,6 +47,8 @@ def test_two_clients_by_hand():
     assert metrics["loss_fi"] == pytest.approx(1 / (1 + metrics["loss_cov"] ** 2))
     assert metrics["loss_mad"] == pytest.approx((0 + 0.125) / 2)
     assert 0 < metrics["eod_null"] < 1
+    # Sen's welfare of 1 - accuracy is its mean less half the mean absolute difference, under permuted owners, too.
+    assert metrics["sia_mean_null"] == pytest.approx(1 - metrics["sen_null"] - metrics["mad_null"] / 2)
     assert found.measures == (
         Measure("client_0", "sia_accuracy", 0.75),
         Measure("client_1", "sia_accuracy", 0.25),
@@ -107,6 +109,7 @@ def test_with_nothing_to_find_every_disparity_is_what_it_is_by_chance(partition,
     Binomial numbers of hits would have 0.49 for CoV and 0.16 for max - min.
     """
     monkeypatch.setattr(sia, "MOST", 20)
+    nulls = {**sia.NULLS, "sia_mean": "sia_mean_null"}
     rng, rounds = np.random.default_rng(0), []
     for _ in range(60 if score == "loss" else 30):
         shares = rng.dirichlet([0.1] * 4, 10) if partition == "skewed" else np.full((10, 4), 0.25)
@@ -114,13 +117,22 @@ def test_with_nothing_to_find_every_disparity_is_what_it_is_by_chance(partition,
         data = dealt([30] * 10, tests=0)
         data = replace(data, train=Examples(data.train.x, labels.ravel()))
         found = concluded(lucky(partition == "skewed", labels, rng), Config(score=score), data).metrics
-        rounds.append([[found[name], found[null]] for name, null in sia.NULLS.items()])
+        rounds.append([[found[name], found[null]] for name, null in nulls.items()])
     differences = np.diff(rounds, axis=2)[..., 0]
     spread = differences.std(axis=0) / len(rounds) ** 0.5
     assert (np.abs(differences.mean(axis=0)) < 4 * spread).all()
-    by_chance = dict(zip(sia.NULLS.values(), np.mean(rounds, axis=0)[:, 1].tolist(), strict=True))
+    by_chance = dict(zip(nulls.values(), np.mean(rounds, axis=0)[:, 1].tolist(), strict=True))
     if score == "loss":
         assert by_chance["cov_null"] > 0.9 and by_chance["eod_null"] > 0.3 and by_chance["fi_null"] < 0.6
+
+
+def test_by_hand_what_classes_alone_tell_of_their_owners():
+    """Each model is best at a class: at that of all its owner's examples, or at half of them."""
+    for labels, expected in (([[0, 0], [1, 1]], 1.0), ([[0, 1], [0, 1]], 0.5)):
+        data = dealt([2] * 2, tests=0)
+        data = replace(data, train=Examples(data.train.x, np.ravel(labels)))
+        found = concluded(np.not_equal.outer([0, 1], labels).astype(float), data=data).metrics
+        assert found["sia_mean"] == found["sia_mean_null"] == expected
 
 
 def test_a_model_whose_losses_are_no_numbers_is_not_suspected():
