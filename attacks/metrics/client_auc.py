@@ -42,7 +42,6 @@ from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_1_F
 
 MEASURED = ("balanced_accuracy", "auc")  # of attackers
 DRAWS = 4000  # simulated federations
-ROUNDING = 1e-20  # below, a variance is rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +61,15 @@ class ClientAucs:
 def measure(members: Doubles, nonmembers: Doubles, numbers: Ints, labels: Ints | None = None) -> ClientAucs:
     """Compute every client's AUC and the mean, with intervals over examples.
 
-    An AUC of 0 or 1 has no variance; its interval is Wilson's for ``min(m, n)`` pairs, as in
-    `attacks.metrics.intervals`. Clients of whose labels no non-member has any are left out of the mean; theirs is NaN.
+    The intervals are those of `disparity.auc_interval`. Clients of whose labels no non-member has any are left out of the
+    mean; theirs is NaN.
     ``members`` [c, m] and ``nonmembers`` [c, n] are scores, none of them NaN; ``numbers`` [c, m + n] the number of each
     example, members first, equal ones being the same example; ``labels`` [c, m + n] theirs (None: all have the same).
 
     >>> measure(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]), np.arange(4)[None]).mean
     0.75
     """
-    m, n = members.shape[1], nonmembers.shape[1]
+    m = members.shape[1]
     labels = np.zeros(numbers.shape, np.int64) if labels is None else labels
     u, w = weights(labels, m)
     valid = u.any(axis=1)
@@ -83,11 +82,12 @@ def measure(members: Doubles, nonmembers: Doubles, numbers: Ints, labels: Ints |
     of_sum = float(np.square(np.bincount(numbers.ravel(), weights=influence.ravel())).sum())
     count = max(int(valid.sum()), 1)
     covariance = (of_sum - np.nansum(variance)) / max(count * (count - 1), 1)
-    low, high = _ends(auc, variance, min(m, n))
+    squares = np.square(u).sum(axis=1) + np.square(w).sum(axis=1)
+    low, high = disparity.auc_interval(auc, variance, squares)
     mean = float(auc[valid].mean()) if valid.any() else NAN
-    ends = _ends(np.array([mean]), np.array([of_sum / count**2]), min(m, n) * count)
+    ends = map(float, disparity.auc_interval(mean, of_sum / count**2, squares.sum() / count**2))
     apart = float(np.sqrt(max(variance[valid].mean() - covariance, 0))) if valid.any() else NAN
-    return ClientAucs(auc, low, high, mean, float(ends[0][0]), float(ends[1][0]), variance, apart)
+    return ClientAucs(auc, low, high, mean, *ends, variance, apart)
 
 
 def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
@@ -167,14 +167,6 @@ def placements(
     inside, outside = np.cumsum(masses, axis=2) - masses / 2  # half of the equal ones count as below
     total = u.sum(axis=1, keepdims=True)
     return outside[rows, ranks[:, :m]], total - inside[rows, ranks[:, m:]]
-
-
-def _ends(values: Doubles, variances: Doubles, trials: int) -> tuple[Doubles, Doubles]:
-    reach = disparity.Z95 * np.sqrt(variances)
-    low, high = np.clip(values - reach, 0, 1), np.clip(values + reach, 0, 1)
-    extreme = variances < ROUNDING
-    wilson = disparity.wilson(values * trials, np.full(len(values), trials))
-    return np.where(extreme, np.minimum(wilson[0], values), low), np.where(extreme, np.maximum(wilson[1], values), high)
 
 
 def by_chance(mean: float, apart: float, clients: int) -> dict[str, float]:

@@ -13,6 +13,7 @@ from algorithms.core.messages import Doubles
 
 NAN = float("nan")
 Z95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
+ROUNDING = 1e-20  # below, a variance is rounding error
 
 
 def cov(values: ArrayLike) -> Doubles:
@@ -66,6 +67,24 @@ def sen_welfare(values: ArrayLike) -> Doubles:
     0.25
     """
     return _known(values).mean(axis=-1) - mad(values) / 2
+
+
+def auc_interval(auc: ArrayLike, variance: ArrayLike, squares: ArrayLike) -> tuple[Doubles, Doubles]:
+    """Return both ends of the 95 % interval of AUCs [...]: Wilson's for as many pairs as vary like them.
+
+    These are AUC (1 - AUC) / ``variance``, but no more than the pairs that guessing comes to, 3 / ``squares``: estimated near
+    0 and 1, a variance is too small (Korn and Graubard 1998 limit the effective size of a sample alike). ``squares`` [...] is
+    the sum of the squared weights of members and of non-members, which is 1 / m + 1 / n if all weigh the same.
+
+    >>> low, high = auc_interval(1.0, 0.0, 1 / 20 + 1 / 20)
+    >>> round(float(low), 3), float(high)
+    (0.886, 1.0)
+    """
+    area, spread = np.asarray(auc, np.float64), np.asarray(variance, np.float64)
+    most = 3 / np.maximum(squares, np.finfo(np.float64).tiny)
+    pairs = np.divide(area * (1 - area), spread, out=np.full(area.shape, np.inf), where=spread > ROUNDING)
+    pairs = np.minimum(pairs, most)
+    return wilson(area * pairs, pairs)
 
 
 def _known(values: ArrayLike) -> Doubles:

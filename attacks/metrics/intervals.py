@@ -10,15 +10,14 @@ and the interval would be [1, 1]. Where a rate is 0 or 1, or no resample differs
 
     a rate               Wilson's interval, [0.84, 1] for 20 of 20
     balanced accuracy    both rates' intervals added in squares (Newcombe 1998), half of the root of the sum
-    AUC                  Wilson's interval for min(members, non-members) pairs, all ordered alike: so many pairs can be
-                         made in which no example occurs twice, and these are independent
+
+An AUC has the interval of `disparity.auc_interval` with the variance of the resamples, which holds near 1, too.
 
 The model is taken as it is. That another training run would give another model is not in these intervals.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import hypot
 
 import numpy as np
@@ -31,56 +30,60 @@ Interval = tuple[float, float]
 CHUNK = 2**18  # copies of examples that are held at a time, so that they stay in the processor's cache
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """Either the members or the non-members, n of them, sorted by score from the highest."""
-
-    scores: Doubles
-    cluster: Ints  # [n] position of each example's cluster
-    clusters: int  # n if examples are resampled alone
-
-    @staticmethod
-    def of(scores: Doubles, owner: Ints | None) -> _Side:
-        """Sort scores [n]; the examples of an ``owner`` [n] are a cluster, those of nobody (negative) are alone."""
-        order = np.argsort(-scores, kind="stable")
-        if owner is None:
-            return _Side(scores[order], np.arange(len(scores)), len(scores))
-        client = np.where(owner < 0, owner.max() + 1 + np.arange(len(owner)), owner)
-        names, cluster = np.unique(client[order], return_inverse=True)
-        return _Side(scores[order], cluster, len(names))
-
-    def copies(self, draws: int, rng: np.random.Generator) -> Doubles:
-        """Draw as many clusters as there are, with replacement: the copies of each example [draws, n]."""
-        clusters = rng.integers(0, self.clusters, (draws, self.clusters))
-        clusters += self.clusters * np.arange(draws)[:, None]
-        copies = np.bincount(clusters.ravel(), minlength=draws * self.clusters).reshape(draws, self.clusters)
-        # If each example is a cluster of its own, it does not matter which is which.
-        spread = copies[:, self.cluster] if self.clusters < len(self.scores) else copies
-        return spread.astype(np.float64)
-
-
 def intervals(
     scores: Doubles, member: Bools, rng: np.random.Generator, resamples: int = 1000, owner: Ints | None = None
 ) -> dict[str, Interval]:
     """Return the 95 % interval of each measure over resampled examples; it always holds the measured value.
 
-    If ``owner`` [n] is given, whole clients are resampled, because the examples of one client are not independent; an
-    example of nobody (negative) is resampled alone. With less than about ten clients such intervals are too narrow.
-    Both ends are NaN where the measure is, and if all of a side belong to the same client.
+    If ``owner`` [n] is given, whole clients are resampled, each with its members and its non-members, because the examples
+    of one client are not independent; an example of nobody (negative) is resampled alone. With less than about ten clients
+    such intervals are too narrow. Both ends are NaN where the measure is, and if all of a side belong to the same client.
     """
     values = measure(scores, member)
     if np.isnan(values["balanced_accuracy"]):
         return dict.fromkeys(MEASURES, (NAN, NAN))
-    inside, outside = (_Side.of(scores[side], None if owner is None else owner[side]) for side in (member, ~member))
-    if owner is not None and min(inside.clusters, outside.clusters) < 2:
+    order = np.argsort(-scores, kind="stable")  # from the highest score
+    scores, member, owner = scores[order], member[order], None if owner is None else owner[order]
+    cluster, sizes = clusters(member, owner)
+    sides = [np.flatnonzero(side) for side in (member, ~member)]
+    independent = [len(np.unique(cluster[side])) for side in sides]
+    if owner is not None and min(independent) < 2:
         return dict.fromkeys(MEASURES, (NAN, NAN))
-    draws, parts = max(1, CHUNK // max(len(inside.scores), len(outside.scores))), []
+    draws, parts = max(1, CHUNK // max(map(len, sides))), []
     for start in range(0, resamples, draws):
-        copies = [side.copies(min(draws, resamples - start), rng) for side in (inside, outside)]
-        parts.append(measure_copies(inside.scores, outside.scores, *copies))
-    ends = np.quantile(np.concatenate(parts, axis=1), [0.025, 0.975], axis=1).T.tolist()
+        drawn = np.hstack([_copies(size, min(draws, resamples - start), rng) for size in sizes])
+        copies = [drawn[:, cluster[side]] for side in sides]
+        both = copies[0].any(axis=1) & copies[1].any(axis=1)  # drawn clients may have examples of one side alone
+        parts.append(measure_copies(*(scores[side] for side in sides), *(side[both] for side in copies)))
+    resampled = np.concatenate(parts, axis=1)
+    ends = np.quantile(resampled, [0.025, 0.975], axis=1).T.tolist()
     boot = {name: _hull(values[name], *pair) for name, pair in zip(MEASURES, ends, strict=True)}
-    return _extend(boot, values, inside.clusters, outside.clusters)
+    variance = float(resampled[MEASURES.index("auc")].var())
+    counts = independent if variance < disparity.ROUNDING else map(len, sides)
+    low, high = disparity.auc_interval(values["auc"], variance, sum(1 / count for count in counts))
+    boot["auc"] = float(low), float(high)
+    return _extend(boot, values, *independent)
+
+
+def clusters(member: Bools, owner: Ints | None) -> tuple[Ints, tuple[int, int]]:
+    """Return the cluster of each example [n], and the sizes of the two kinds of clusters, which are drawn apart.
+
+    Members and non-members, each example alone; or, if examples have an ``owner`` [n], clients and the examples of nobody.
+
+    >>> clusters(np.array([True, True, False, False]), np.array([7, 3, 3, -1]))
+    (array([1, 0, 0, 2]), (2, 1))
+    """
+    first = member if owner is None else owner >= 0
+    kind = np.arange(first.sum()) if owner is None else np.unique(owner[first], return_inverse=True)[1]
+    cluster, size, alone = np.empty(len(member), np.int64), int(kind.max(initial=-1)) + 1, int((~first).sum())
+    cluster[first], cluster[~first] = kind, size + np.arange(alone)
+    return cluster, (size, alone)
+
+
+def _copies(size: int, draws: int, rng: np.random.Generator) -> Doubles:
+    """Draw as many of ``size`` clusters, with replacement: the copies of each [draws, size]."""
+    drawn = rng.integers(0, size, (draws, size)) + size * np.arange(draws)[:, None]
+    return np.bincount(drawn.ravel(), minlength=draws * size).reshape(draws, size).astype(np.float64)
 
 
 def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembers: Doubles) -> Doubles:
@@ -108,7 +111,7 @@ def measure_copies(inside: Doubles, outside: Doubles, members: Doubles, nonmembe
 
 def _extend(boot: dict[str, Interval], values: dict[str, float], members: int, nonmembers: int) -> dict[str, Interval]:
     """Extend the intervals of what no resample varies, given the numbers of independent members and non-members."""
-    trials = {"tpr": members, "tnr": nonmembers, "auc": min(members, nonmembers), **dict.fromkeys(LIMITS, members)}
+    trials = {"tpr": members, "tnr": nonmembers, **dict.fromkeys(LIMITS, members)}
     extended, frozen = dict(boot), {name for name in boot if values[name] in (0, 1) or boot[name][0] == boot[name][1]}
     for name in frozen & set(trials):
         low, high = disparity.wilson(values[name] * trials[name], trials[name])

@@ -353,13 +353,11 @@ def slowly(scores, member, rng, resamples, owner=None):
     """Draw examples, or whole clients, and measure; again and again."""
     values = []
     for _ in range(resamples):
-        drawn = []
-        for own in (np.flatnonzero(member), np.flatnonzero(~member)):
-            if owner is None:
-                drawn.append(rng.choice(own, len(own)))
-            else:
-                clients = np.unique(owner[own])
-                drawn += [own[owner[own] == client] for client in rng.choice(clients, len(clients))]
+        if owner is None:
+            drawn = [rng.choice(own, len(own)) for own in map(np.flatnonzero, (member, ~member))]
+        else:
+            clients = np.unique(owner)
+            drawn = [np.flatnonzero(owner == client) for client in rng.choice(clients, len(clients))]
         chosen = np.concatenate(drawn)
         found = membership.measure(scores[chosen], member[chosen])
         for name, limit in module.LIMITS.items():
@@ -397,13 +395,26 @@ def test_nineteen_of_twenty_intervals_hold_the_truth(shift):
     assert min(held["tpr"], held["tnr"]) / COVERED >= 0.9  # a share of 100 has steps of 0.01
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_clients_members_and_non_members_are_drawn_together(apart):
+    """What all scores of a client have in common cancels out; if it moves its two sides apart, it counts twice."""
+    member, owner, held, widths = np.arange(1000) < 500, np.arange(1000) % 50, 0, []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        shift = rng.normal(0, 1, 50)[owner] * np.where(member | ~np.array(apart), 1, -1)
+        low, high = intervals(shift + rng.normal(0, 0.5, 1000), member, rng, 200, owner)["balanced_accuracy"]
+        held, widths = held + (low <= 0.5 <= high), [*widths, high - low]
+    assert held >= 85  # of 95; a bootstrap of 50 clients is a little too narrow
+    assert np.mean(widths) > 0.18 if apart else np.mean(widths) < 0.08  # drawn separately, 0.15 in both cases
+
+
 def test_a_rate_of_one_of_few_examples_is_not_certain():
     """Perfect on 20 + 10: each end is that of a formula."""
     scores, member = np.append(np.linspace(1, 2, 20), np.linspace(-2, -1, 10)), np.arange(30) < 20
     found = intervals(scores, member, np.random.default_rng(0))
     of_20, of_10 = (stats.binomtest(n, n).proportion_ci(method="wilson").low for n in (20, 10))
     assert found["tpr"] == pytest.approx((of_20, 1.0)) and found["tnr"] == pytest.approx((of_10, 1.0))
-    assert found["auc"] == pytest.approx((of_10, 1.0))
+    assert found["auc"] == pytest.approx((of_20, 1.0))  # 3 / (1/20 + 1/10) pairs
     assert found["balanced_accuracy"] == pytest.approx((1 - np.hypot(1 - of_20, 1 - of_10) / 2, 1.0))
     assert np.isnan(found["tpr_at_1_fpr"]).all()
     all_members = intervals(np.ones(40), np.arange(40) < 20, np.random.default_rng(0))
