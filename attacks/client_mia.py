@@ -13,9 +13,8 @@ it for servers that are not trusted). How well it does is measured by an oracle 
 with ``signal: oracle`` of shadow_mia. On a model that i did not train it has no members of its own, so its threshold
 is carried over from the model that it did train, and nothing is fitted there.
 
-By chance the mean is 0.5. The worst attacker is chosen by the result: of many attackers that guess, the best has the
-accuracy ``client_mia_worst_attacker_null``, if they guess independently of each other; if all have nearly the same
-threshold, it is lower.
+By chance the mean is 0.5. The worst attacker is chosen by the result: ``client_mia_worst_attacker_null`` is the accuracy of
+the best one if it is exchanged which examples of a label were trained on (`attacks.metrics.client_auc.worst_by_chance`).
 
 Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
 loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a
@@ -36,8 +35,7 @@ from algorithms.interfaces import Problems, Run
 from attacks._queries import draw_queries, held_out_sizes, set_aside, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import membership
-from attacks.metrics.client_auc import MEASURED, Successes, successes
-from attacks.metrics.client_risk import worst_by_chance
+from attacks.metrics.client_auc import MEASURED, Successes, successes, worst_by_chance
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
@@ -110,7 +108,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         raise DataError(sentence)
     who = attackers(config, data, stream)
     who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
-    asking, choosing, resampling = model.rng.spawn(3)
+    asking, choosing, resampling, exchanging = model.rng.spawn(4)
     queries = draw_queries(config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream))
     labels, member = queries.labels, queries.member
     model.network.load(model.weights)
@@ -126,7 +124,10 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     of_published = successes(scores, others & published, member) if published.any() else success
     risks = np.full(data.clients, NAN)
     risks[who] = of_published.by_attacker["balanced_accuracy"]
-    accuracies, null = success.by_attacker["balanced_accuracy"], worst_by_chance(success.members, success.nonmembers)
+    accuracies, null = (
+        success.by_attacker["balanced_accuracy"],
+        worst_by_chance(scores, reported, member, labels, exchanging),
+    )
     worst = None if np.isnan(accuracies).all() else int(np.nanargmax(accuracies))  # of equals the first
     measures = _mean_rows("client_mia", success)
     trained = np.isin(who, model.cluster.clients)

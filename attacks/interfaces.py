@@ -272,6 +272,7 @@ class Scores:
     # [n] whether the example belongs to the comparison of clients that left the model: one of their examples (``member``),
     # or a held-out example that looks like theirs. None: there are none.
     left: NDArray[np.bool_] | None = None
+    label: NDArray[np.int64] | None = None  # [n] of the example; None: not told, so that all count as alike by chance
     target: NDArray[np.str_] | None = None  # [n] the attacked model, such as "run" or "replica 0"; None: there is one
 
 
@@ -301,7 +302,8 @@ class Audit:
             attack = names[0]
         of_left = np.zeros(len(scores.score), bool) if scores.left is None else scores.left
         here = (scores.attack == attack) & (of_left == left)
-        return Attacked(scores.score[here], scores.member[here], scores.client[here])
+        label = np.zeros(len(scores.score), np.int64) if scores.label is None else scores.label
+        return Attacked(scores.score, scores.member, scores.client, label)[here]
 
 
 @dataclass(frozen=True, eq=False)

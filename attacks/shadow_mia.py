@@ -228,6 +228,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             client=np.tile(answers.client, len(scores)),
             member=np.tile(answers.outputs.member, len(scores)),
             left=np.tile(answers.left, len(scores)),
+            label=np.tile(answers.outputs.labels, len(scores)),
             score=np.concatenate(list(scores.values())),
         ),
         metrics={"mia_auc": values["auc"], "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},

@@ -230,10 +230,7 @@ def by_chance(config: Config, losses: Doubles, labels: Ints, rng: np.random.Gene
     """
     again = config.score == "calibrated"  # such a score depends on whose the other examples are; a loss does not
     draws = int(np.clip(LOSSES // (losses if again else labels).size, FEWEST, MOST))
-    orders = np.tile(np.arange(labels.size), (draws, 1))
-    for label in np.unique(labels):
-        here = np.flatnonzero(labels == label)
-        orders[:, here] = rng.permuted(orders[:, here], axis=1)
+    orders = disparity.exchanged(labels.ravel(), draws, rng)
     if not again:
         return _hits(guesses(losses).ravel()[orders].reshape(draws, *labels.shape)).mean(axis=2)
     flat = losses.reshape(len(losses), -1)

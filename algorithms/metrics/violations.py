@@ -25,10 +25,11 @@ def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Boo
 
 
 def violations_null(thresholds: Doubles, assignment: Ints, exceeds: Callable[[int, Doubles], Doubles]) -> float:
-    """Compute the expected number of violations if the attack on every model only guessed.
+    """Compute the expected number of violations by chance, NaN if that is unknown of a model.
 
     Even an attack that knows nothing is measured above 0.5 on about half of the models, and the fewer the examples, the
     farther above. The expectation is a sum over clients, so it does not matter that clients share a model's risk.
-    ``exceeds(cluster, thresholds [n])`` is the probability [n] that a guess on this model is measured strictly above each.
+    ``exceeds(cluster, thresholds [n])`` is the probability [n] that by chance the attack on this model is measured strictly
+    above each.
     """
     return float(sum(exceeds(int(j), thresholds[assignment == j]).sum() for j in np.unique(assignment)))

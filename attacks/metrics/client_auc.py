@@ -42,6 +42,7 @@ from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_1_F
 
 MEASURED = ("balanced_accuracy", "auc")  # of attackers
 DRAWS = 4000  # simulated federations
+EXCHANGES = 50  # of who was trained on
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +86,9 @@ def measure(members: Doubles, nonmembers: Doubles, numbers: Ints, labels: Ints |
     squares = np.square(u).sum(axis=1) + np.square(w).sum(axis=1)
     low, high = disparity.auc_interval(auc, variance, squares)
     mean = float(auc[valid].mean()) if valid.any() else NAN
-    ends = map(float, disparity.auc_interval(mean, of_sum / count**2, squares.sum() / count**2))
+    mean_low, mean_high = map(float, disparity.auc_interval(mean, of_sum / count**2, squares.sum() / count**2))
     apart = float(np.sqrt(max(variance[valid].mean() - covariance, 0))) if valid.any() else NAN
-    return ClientAucs(auc, low, high, mean, *ends, variance, apart)
+    return ClientAucs(auc, low, high, mean, mean_low, mean_high, variance, apart)
 
 
 def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
@@ -228,6 +229,23 @@ def successes(scores: Doubles, queries: Bools, member: Bools) -> Successes:
     weight = {"auc": 1.0, "balanced_accuracy": 0.5}
     mean = {key: _with_interval(shares[key][valid], by_attacker[key][valid], member, weight[key]) for key in MEASURED}
     return Successes(by_attacker, mean, members.astype(np.float64), nonmembers.astype(np.float64))
+
+
+def worst_by_chance(scores: Doubles, queries: Bools, member: Bools, labels: Ints, rng: np.random.Generator) -> float:
+    """Compute the expected largest balanced accuracy of an attacker by chance; NaN if none has a success.
+
+    Which examples of a label [n] were trained on is exchanged, for all attackers alike: they ask about the same examples, and
+    are wrong about the same ones. The rest is as in `successes`.
+    """
+    asked, said = queries.astype(np.float64), (queries & (scores >= 0)).astype(np.float64)
+    trained = member[disparity.exchanged(labels, EXCHANGES, rng)].T.astype(np.float64)  # [n, exchanges]
+    inside, found = asked @ trained, said @ trained
+    outside, wrong = asked.sum(axis=1, keepdims=True) - inside, said.sum(axis=1, keepdims=True) - found
+    unknown = np.isnan(np.where(queries, scores, 0)).any(axis=1, keepdims=True)
+    valid = (inside > 0) & (outside >= FEWEST_NONMEMBERS) & ~unknown
+    accuracy = (found / np.maximum(inside, 1) + 1 - wrong / np.maximum(outside, 1)) / 2
+    worst = accuracy.max(axis=0, where=valid, initial=-np.inf)
+    return float(worst.mean()) if np.isfinite(worst).all() else NAN
 
 
 def _with_interval(share: Doubles, success: Doubles, member: Bools, weight: float) -> tuple[float, float, float]:

@@ -1,26 +1,30 @@
-"""The risk of clients, how well an attack tells a client's own examples from others, and what guessing would show.
+"""The risk of clients, how well an attack tells a client's own examples from others, and what it would be by chance.
 
 A model's risk is an average over all who train it. A client's own risk is measured on its examples, under the model that
 it uses; that of a group, on the examples of all its clients, whichever models they use.
 
-A coin calls each example a member with probability 1/2, whatever the example is. On m members and n non-members its
-balanced accuracy is (X / m + Y / n) / 2 with X ~ Bin(m, 1/2) and Y ~ Bin(n, 1/2), independent of each other.
+By chance, which of the examples of a label are members is exchanged; what the attack says of each stays. So an attack that
+often says "member", or follows the label, is not taken for one that knows more, or less, than that. Of m_y members and n_y
+non-members with label y it calls s_y members, of which by chance H_y were trained on:
+
+    H_y ~ Hypergeometric(m_y + n_y, m_y, s_y)       independent of each other
+    TPR = sum_y H_y / m,    TNR = 1 - sum_y (s_y - H_y) / n,    accuracy = (TPR + TNR) / 2
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from algorithms.core.messages import Doubles, Ints
+from attacks.metrics.disparity import exchanged
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, balanced_accuracy
 
-DEVIATIONS = 9  # a binomial is this many standard deviations from its mean with a probability below 1e-18
-STEPS = 4000  # grid points on [0, 1] of accuracies whose largest is wanted
+EXCHANGES = 50  # how often the examples of clients are exchanged
+STEPS = 4000  # grid points on [0, 1] of AUCs whose largest is wanted
 TIE = 1e-9  # rates that differ by less are equal; a measured accuracy is rounded, too
 
 
@@ -31,11 +35,15 @@ class Attacked:
     score: Doubles  # [n] 0 or more is the decision "member"
     member: Bools  # [n] whether a client trained on the example
     client: Ints  # [n] its owner; for a held-out example, the client whose examples it looks like
+    label: Ints  # [n] its label, 0 where none is known
 
     def of(self, clients: Bools) -> Attacked:
         """Return the examples of some clients, given as a mask [clients]."""
-        rows = (self.client >= 0) & clients[self.client]
-        return Attacked(self.score[rows], self.member[rows], self.client[rows])
+        return self[(self.client >= 0) & clients[self.client]]
+
+    def __getitem__(self, rows: Ints | Bools) -> Attacked:
+        """Return some of the examples."""
+        return Attacked(self.score[rows], self.member[rows], self.client[rows], self.label[rows])
 
     @staticmethod
     def join(parts: Sequence[Attacked]) -> Attacked:
@@ -44,6 +52,7 @@ class Attacked:
             np.concatenate([np.empty(0), *(part.score for part in parts)]),
             np.concatenate([np.empty(0, bool), *(part.member for part in parts)]),
             np.concatenate([np.empty(0, np.int64), *(part.client for part in parts)]),
+            np.concatenate([np.empty(0, np.int64), *(part.label for part in parts)]),
         )
 
     @property
@@ -91,49 +100,72 @@ def _share(part: Ints, whole: Ints) -> Doubles:
     return np.divide(part, whole, out=np.full(len(part), NAN), where=whole > 0)
 
 
-# What guessing would show
+def worst_client_by_chance(attacked: Attacked, peers: Ints) -> float:
+    """Compute the expected largest risk of a client: the mean over `EXCHANGES` exchanges; NaN without any risk.
+
+    What the attack says is exchanged among the examples of a label that peers have, members or not.
+    """
+    attacked = attacked[attacked.client >= 0]
+    alike = np.unique(np.stack([peers[attacked.client], attacked.label]), axis=1, return_inverse=True)[1]
+    worst, rng = [], np.random.default_rng(0)  # always the same numbers, so that rounds can be compared
+    for order in exchanged(alike.ravel(), EXCHANGES, rng):
+        risk = client_risks(replace(attacked, score=attacked.score[order]), peers).risk
+        worst.append(risk[~np.isnan(risk)].max(initial=-np.inf))
+    return float(np.mean(worst)) if np.isfinite(worst).all() else NAN
 
 
-def guessing(members: int, nonmembers: int, limit: ArrayLike) -> Doubles:
-    """Compute the probability [...] that a coin's measured balanced accuracy is strictly above ``limit`` [...].
+def counted(attacked: Attacked, labels: int) -> Ints:
+    """Count members, non-members, and examples that are called members, of each label: [labels, 3]."""
+    rows = attacked.member, ~attacked.member, attacked.score >= 0
+    return np.stack([np.bincount(attacked.label[row], minlength=labels) for row in rows], axis=1)
 
-    It is exact (up to 1e-14) for every number of examples: a sum over the number of members that the coin finds. NaN
-    where the limit is, and everywhere without members or non-members.
 
-    >>> guessing(1, 1, [0.5, 0.4]).round(12).tolist()
-    [0.25, 0.75]
+def exceeded_by_chance(counts: Ints, limit: ArrayLike) -> Doubles:
+    """Compute the probability [...] of an accuracy strictly above ``limit`` [...] by chance, from `counted` [labels, 3].
+
+    NaN where the limit is, and everywhere without members or non-members.
+
+    >>> exceeded_by_chance(np.array([[1, 1, 1]]), [0.5, 0.0]).round(12).tolist()  # 0 or 1
+    [0.5, 0.5]
     """
     limits = np.asarray(limit, np.float64)
-    if min(members, nonmembers) < 1:
-        return np.full(limits.shape, NAN)
-    fewer, more = sorted((int(members), int(nonmembers)))  # both rates enter alike
-    (shares, chances), (others, masses) = _coin(fewer), _coin(more)
-    with np.errstate(invalid="ignore"):
-        needed = 2 * limits[..., None] - shares + TIE  # the other share has to be above this
-    tail = np.append(np.cumsum(masses[::-1])[::-1], 0.0)  # P(Y >= y) for y in others, and beyond
-    place = np.searchsorted(others, needed, side="right")
-    return np.where(np.isnan(limits), NAN, np.minimum(tail[place] @ chances, 1.0))[()]
+    accuracy, mass = _distribution(counts)
+    tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)  # P(accuracy >= a), and beyond
+    above = np.minimum(tail[np.searchsorted(accuracy, limits + TIE, side="right")], 1.0)
+    return np.where(np.isnan(limits) | (len(mass) == 0), NAN, above)[()]
 
 
-def worst_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
-    """Compute the expected largest balanced accuracy over clients if the attack flips a coin for every example.
+def worst_by_chance(counts: Ints) -> float:
+    """Compute the expected largest accuracy over models by chance, from `counted` of each, [models, labels, 3].
 
-    ``members`` and ``nonmembers`` [clients] are the attacked examples of each; clients that lack either do not count,
-    and without any it is NaN. With F_i the distribution function of client i's accuracy, it is ``int_0^1 1 - prod_i
-    F_i(x) dx``, on a grid of accuracies 0.00025 apart. Clients are taken to be independent: if several are set against
-    the same non-members, their accuracies rise and fall together, and the largest is smaller than this.
+    Models without members or non-members do not count; without any other it is NaN. They are taken to be independent: if
+    several are asked about the same non-members, their accuracies rise and fall together, and the largest is smaller.
 
-    >>> round(worst_by_chance([1, 1], [1, 1]), 4)  # 1 with probability 7/16, 0.5 with 8/16
-    0.6875
+    >>> worst_by_chance(np.array([[[1, 1, 1]], [[1, 1, 1]]]))  # 1 with probability 3/4, else 0
+    0.75
     """
-    pairs = np.stack([np.asarray(members, np.int64), np.asarray(nonmembers, np.int64)], axis=1)
-    pairs, clients = np.unique(pairs[(pairs > 0).all(axis=1)], axis=0, return_counts=True)
-    if not len(pairs):
+    models = [pair for pair in map(_distribution, counts) if len(pair[0])]
+    if not models:
         return NAN
-    below = np.ones(STEPS + 1)
-    for (m, n), count in zip(pairs.tolist(), clients.tolist(), strict=True):
-        below *= _accuracy_cdf(m, n) ** count
-    return float((1 - below[:-1]).sum() / STEPS)
+    at = np.unique(np.concatenate([accuracy for accuracy, _ in models]))
+    below = np.ones(len(at))
+    for accuracy, mass in models:
+        below *= np.append(0.0, np.cumsum(mass))[np.searchsorted(accuracy, at, side="right")]
+    return float(at @ np.diff(below, prepend=0.0))
+
+
+def _distribution(counts: Ints) -> tuple[Doubles, Doubles]:
+    """Return the accuracies by chance, ascending, and their probabilities; none without members or non-members."""
+    from scipy.stats import hypergeom
+
+    members, others, called = counts.sum(axis=0).tolist()
+    if min(members, others) < 1:
+        return np.empty(0), np.empty(0)
+    mass = np.ones(1)
+    for m, n, s in counts[counts[:, 2] > 0].tolist():
+        mass = np.convolve(mass, hypergeom.pmf(np.arange(min(m, s) + 1), m + n, m, s))
+    found = np.arange(len(mass))
+    return (found / members + 1 - (called - found) / others) / 2, mass
 
 
 def worst_auc_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
@@ -152,21 +184,3 @@ def worst_auc_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
     grid = np.linspace(0, 1, STEPS + 1)
     below = ndtr((grid[:, None] - 0.5) / np.sqrt((m + n + 1) / (12 * m * n))).prod(axis=1)
     return float(trapezoid(1 - below, grid)) if len(m) else NAN
-
-
-@lru_cache(maxsize=256)
-def _accuracy_cdf(members: int, nonmembers: int) -> Doubles:
-    """Return P(accuracy <= x) [STEPS + 1] on the grid of x, with every accuracy rounded to its nearest grid point."""
-    (hits, ours), (refused, theirs) = _coin(members), _coin(nonmembers)
-    places = np.rint((hits[:, None] + refused) * (STEPS / 2)).astype(np.int64)
-    mass = np.bincount(places.ravel(), weights=np.outer(ours, theirs).ravel(), minlength=STEPS + 1)
-    return np.minimum(np.cumsum(mass), 1.0)
-
-
-def _coin(examples: int) -> tuple[Doubles, Doubles]:
-    """Return the shares of heads that are not all but impossible, and their probabilities, by the ratios of neighbors."""
-    reach = DEVIATIONS * np.sqrt(examples) / 2
-    heads = np.arange(max(0, int(examples / 2 - reach)), min(examples, int(examples / 2 + reach) + 1) + 1)
-    logs = np.append(0.0, np.cumsum(np.log((examples - heads[:-1]) / heads[1:])))
-    mass = np.exp(logs - logs.max())
-    return heads / examples, mass / mass.sum()

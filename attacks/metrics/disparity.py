@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from algorithms.core.messages import Doubles
+from algorithms.core.messages import Doubles, Ints
 
 NAN = float("nan")
 Z95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
@@ -85,6 +85,19 @@ def auc_interval(auc: ArrayLike, variance: ArrayLike, squares: ArrayLike) -> tup
     pairs = np.divide(area * (1 - area), spread, out=np.full(area.shape, np.inf), where=spread > ROUNDING)
     pairs = np.minimum(pairs, most)
     return wilson(area * pairs, pairs)
+
+
+def exchanged(groups: Ints, draws: int, rng: np.random.Generator) -> Ints:
+    """Draw orders [draws, n] in which the positions of each of the ``groups`` [n] are permuted among themselves.
+
+    >>> exchanged(np.array([0, 1, 0]), 3, np.random.default_rng(0))[:, 1].tolist()
+    [1, 1, 1]
+    """
+    orders = np.tile(np.arange(len(groups)), (draws, 1))
+    for group in np.unique(groups):
+        here = np.flatnonzero(groups == group)
+        orders[:, here] = rng.permuted(orders[:, here], axis=1)
+    return orders
 
 
 def _known(values: ArrayLike) -> Doubles:

@@ -27,6 +27,7 @@ from algorithms.engine.canary_audit import Panel
 from algorithms.interfaces import Metrics, Outcome, Run, State
 from algorithms.metrics import classification
 from attacks.interfaces import Exposure, Sum
+from attacks.metrics.client_risk import counted
 from datasets.federation import Federation
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.tables import as_table
@@ -158,7 +159,7 @@ class Rounds:
             reference=np.full(clients, -1, np.int64),
             published_risks=np.full(clusters, UNTRAINED_RISK),
             measured_risks=np.full(clusters, np.nan),
-            queried=np.zeros((clusters, 2), np.int64),
+            queried=np.zeros((clusters, self.data.classes, 3), np.int64),
             names=[],
             start=start,
             canaries=self.audit.begin(),
@@ -179,11 +180,11 @@ class Rounds:
                         state.own_risks = np.full((self.data.clients, len(state.models)), np.nan)
                     state.own_risks[:, cluster] = audit.own_risks
                 if attack.name == signal:
-                    risk, member = audit.published_risk, audit.examples().member
+                    risk = audit.published_risk
                     undetermined = risk is None or math.isnan(risk)
                     state.published_risks[cluster] = UNTRAINED_RISK if undetermined else risk
                     state.measured_risks[cluster] = np.nan if audit.risk is None else audit.risk
-                    state.queried[cluster] = member.sum(), (~member).sum()
+                    state.queried[cluster] = counted(audit.examples(), self.data.classes)
 
     def _replicate(self) -> list[tuple[str, int, Exposure]]:
         """Make the attacks that train whole federations, after the last round."""

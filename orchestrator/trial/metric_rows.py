@@ -16,8 +16,8 @@ from algorithms.curvature import ranking
 from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
-from attacks.metrics import intervals
-from attacks.metrics.client_risk import Attacked, client_risks, guessing, worst_auc_by_chance, worst_by_chance
+from attacks.metrics import client_risk, intervals
+from attacks.metrics.client_risk import Attacked
 from attacks.metrics.membership import CHANCE, losses
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import Findings
@@ -163,15 +163,13 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
     if len(measured):
         row |= {"mia_accuracy": float(risks[measured].mean()), "mia_accuracy_worst": float(risks[measured].max())}
-        of_largest = {"mia_accuracy_worst_null": worst_by_chance, "mia_auc_worst_null": worst_auc_by_chance}
-        row |= {name: by_chance(*state.queried[measured].T) for name, by_chance in of_largest.items()}
+        counts, sizes = state.queried[measured], state.queried[measured].sum(axis=1)
+        row["mia_accuracy_worst_null"] = client_risk.worst_by_chance(counts)
+        row["mia_auc_worst_null"] = client_risk.worst_auc_by_chance(sizes[:, 0], sizes[:, 1])
     tau = preferences.threshold
     row["violations"] = violations.violations(tau, risks, used)
-    row["violations_null"] = NAN  # unless it is known how much was attacked: if every attack only guessed
-    if state.queried[in_use].all():
-        members, others = state.queried.T.tolist()
-        exceeds = lambda j, thresholds: guessing(members[j], others[j], thresholds)  # noqa: E731
-        row["violations_null"] = violations.violations_null(tau, used, exceeds)
+    exceeds = lambda j, thresholds: client_risk.exceeded_by_chance(state.queried[j], thresholds)  # noqa: E731
+    row["violations_null"] = violations.violations_null(tau, used, exceeds)  # NaN if it is not known what was attacked
     if len(data.group_names) > 1:
         for g, name in enumerate(data.group_names):
             row[f"violations_{name}"] = violations.violations(tau, risks, used, data.groups == g)
@@ -208,7 +206,8 @@ class ClientExposure:
         several = len(data.group_names) > 1
         self.groups = {name: data.groups == g for g, name in enumerate(data.group_names) if several}
         # Nothing is told of clients by an attack that does not tell single examples apart.
-        self.risks = client_risks(self.attacked, peers) if len(self.attacked.score) else None
+        self.risks = client_risk.client_risks(self.attacked, peers) if len(self.attacked.score) else None
+        self.peers = peers
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of the round: the risk of each group, of the worst client and of those who moved."""
@@ -218,8 +217,7 @@ class ClientExposure:
         attacked = ~np.isnan(self.risks.risk)
         if attacked.any():
             row["risk_worst_client"] = float(self.risks.risk[attacked].max())
-            counts = self.risks.members[attacked], self.risks.nonmembers[attacked]
-            row["risk_worst_client_null"] = worst_by_chance(*counts)
+            row["risk_worst_client_null"] = client_risk.worst_client_by_chance(self.attacked, self.peers)
         if len(self.left.score):
             row["movers_risk"] = self.attacked.of(self.movers).accuracy
             row["movers_risk_left"] = self.left.accuracy

@@ -39,7 +39,8 @@ class RunState(RoundState):
         reference: [clients] the model that each client chose by loss alone when risk began to count; -1 before.
         published_risks: [clusters] attack accuracy last published to the clients.
         measured_risks: [clusters] attack accuracy last measured, NaN before the first attack.
-        queried: [clusters, 2] attacked members and non-members behind the measured risk; 0: not known.
+        queried: [clusters, classes, 3] attacked members and non-members behind the measured risk, and examples called members,
+            by label; 0: not known.
         names: name of each model ("majority", "minority", ...).
         start: the number of the initialization.
         outer: what the caller of the rounds must remember, as JSON values (see `orchestrator.trial.restarts`).

@@ -145,7 +145,7 @@ def test_the_gap_attack_is_as_accurate_as_half_the_gap(classes, each, seed):
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(-1, 3)), max_size=40))
 def test_rates_of_clients_are_those_of_their_own_examples(rows):
     said, member, client = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((bool, bool, int)))
-    found = client_risks(Attacked(np.where(said, 1.0, -1.0), member, client), np.arange(4))
+    found = client_risks(Attacked(np.where(said, 1.0, -1.0), member, client, np.zeros(len(client), int)), np.arange(4))
     for i in range(4):
         own = client == i
         inside, outside = said[own & member], said[own & ~member]
@@ -165,37 +165,75 @@ def test_a_tpr_at_a_small_fpr_by_chance_is_that_of_exchangeable_scores(nonmember
         assert expected == 2 / 101 > 0.0195  # nearly twice the false positive rate that is seen
 
 
-@settings(deadline=None)
-@given(st.integers(1, 50), st.integers(1, 50))
-def test_an_accuracy_that_equals_the_limit_does_not_exceed_it(members, nonmembers):
-    """Every accuracy that can occur is a limit here, computed as an attack's is, with its rounding."""
-    found, refused = np.mgrid[0 : members + 1, 0 : nonmembers + 1]
-    accuracy = (found / members + refused / nonmembers) / 2
-    mass = stats.binom.pmf(found, members, 0.5) * stats.binom.pmf(refused, nonmembers, 0.5)
-    at = np.unique(accuracy)[:: max(1, accuracy.size // 40)]
-    expected = [(mass * (accuracy > limit + 1e-9)).sum() for limit in at]
-    np.testing.assert_allclose(client_risk.guessing(members, nonmembers, at), expected, atol=1e-12)
+def by_label(rng: np.random.Generator, labels: int = 3, most: int = 12) -> tuple[Attacked, np.ndarray]:
+    """Attacked examples whose scores follow the label, and how many of each label are what."""
+    sizes = rng.integers(1, most, (2, labels))
+    label, member = np.tile(np.arange(labels), 2).repeat(sizes.ravel()), np.arange(2).repeat(sizes.sum(axis=1)) == 0
+    score = np.where(rng.random(len(label)) < rng.random(labels)[label], 1.0, -1.0)
+    examples = Attacked(score, member, np.zeros(len(label), int), label)
+    return examples, client_risk.counted(examples, labels)
+
+
+def exchanged_accuracies(examples: Attacked, rng: np.random.Generator, draws: int) -> np.ndarray:
+    """Balanced accuracies if it is exchanged, label by label, which examples were trained on."""
+    orders = disparity.exchanged(examples.label, draws, rng)
+    return np.array([balanced_accuracy(examples.score, examples.member[order]) for order in orders])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_accuracies_by_chance_are_those_of_exchanged_memberships(seed):
+    rng, draws = np.random.default_rng(seed), 4000
+    several = [by_label(rng) for _ in range(3)]
+    drawn = np.array([exchanged_accuracies(examples, rng, draws) for examples, _ in several])
+    for accuracies, (_, counts) in zip(drawn, several, strict=True):
+        at = np.unique(accuracies)[::3]  # accuracies that occur: one that equals the limit does not exceed it
+        found, seen = client_risk.exceeded_by_chance(counts, at), (accuracies > at[:, None] + 1e-9).mean(axis=1)
+        np.testing.assert_allclose(found, seen, atol=4 * 0.5 / draws**0.5)
+        mean = client_risk.worst_by_chance(counts[None])
+        assert mean == pytest.approx(accuracies.mean(), abs=4 * accuracies.std() / draws**0.5)
+    worst = drawn.max(axis=0)
+    found = client_risk.worst_by_chance(np.stack([counts for _, counts in several]))
+    assert found == pytest.approx(worst.mean(), abs=4 * worst.std() / draws**0.5)
+
+
+def test_by_hand_an_accuracy_by_chance_knows_how_often_member_is_said():
+    """Of two members and two non-members, one is called a member, or three, or of each label the one and the other."""
+    above = [client_risk.exceeded_by_chance(np.array([[2, 2, said]]), [0.2, 0.5]).tolist() for said in (1, 3)]
+    assert above == [[1.0, 0.5]] * 2  # 1/4 or 3/4
+    assert client_risk.exceeded_by_chance(np.array([[1, 1, 2], [1, 1, 0]]), [0.5, 0.49]).tolist() == [0.0, 1.0]
+    assert client_risk.worst_by_chance(np.array([[[3, 1, 4], [1, 3, 0]]])) == 0.75  # what labels alone tell
 
 
 def test_without_examples_or_a_limit_nothing_is_known():
-    assert np.isnan(client_risk.guessing(0, 5, [0.5, 0.6])).all() and np.isnan(client_risk.guessing(5, 0, 0.5))
-    found = client_risk.guessing(5, 5, [np.nan, 0.5, np.inf, -np.inf])
+    none, some = np.array([[0, 5, 2], [0, 3, 1]]), np.array([[5, 5, 5], [0, 0, 0]])
+    assert np.isnan(client_risk.exceeded_by_chance(none, [0.5, 0.6])).all()
+    found = client_risk.exceeded_by_chance(some, [np.nan, 0.5, np.inf, -np.inf])
     assert np.isnan(found[0]) and found[2:].tolist() == [0.0, pytest.approx(1.0)]
-    assert np.isnan(client_risk.worst_by_chance([], [])) and np.isnan(client_risk.worst_by_chance([0, 3], [4, 0]))
+    assert np.isnan(client_risk.worst_by_chance(none[None])) and np.isnan(client_risk.worst_by_chance(none[:0][None]))
+    assert client_risk.worst_by_chance(np.stack([none, some])) == client_risk.worst_by_chance(some[None])
     assert np.isnan(client_risk.worst_auc_by_chance([0, 3], [4, 0]))
+    assert np.isnan(client_risk.worst_client_by_chance(attacked((0, 0, 0, 5, 5)), np.array([0])))
 
 
-@pytest.mark.parametrize(
-    ("members", "nonmembers"),
-    [([8] * 40, [8] * 40), ([20] * 200, [20] * 200), ([3, 10, 50, 200] * 5, [10, 7, 50, 90] * 5), ([30], [12])],
-)
-def test_the_worst_of_many_coins_is_what_simulation_gives(members, nonmembers):
-    rng, draws = np.random.default_rng(1), 20_000
-    tpr = rng.binomial(members, 0.5, (draws, len(members))) / members
-    tnr = rng.binomial(nonmembers, 0.5, (draws, len(members))) / nonmembers
-    worst = ((tpr + tnr) / 2).max(axis=1)
-    found = client_risk.worst_by_chance(members, nonmembers)
-    assert found == pytest.approx(worst.mean(), abs=4 * worst.std() / draws**0.5 + 1e-4)
+@pytest.mark.parametrize("shares", [np.full(4, 1e4), np.full(4, 0.2)], ids=["alike", "skewed"])
+@pytest.mark.parametrize("often", [False, True])
+def test_the_worst_client_by_chance_is_the_worst_of_clients_of_whom_nothing_is_known(shares, often):
+    """An attack that follows labels finds clients that have them, and one that often says "member" varies less."""
+    rng, clients, measured, found = np.random.default_rng(3), 20, [], []
+    peers = np.zeros(clients, int)
+    says = np.array([0.9, 0.9, 0.9, 0.9] if often else [0.8, 0.6, 0.4, 0.2])
+    for _ in range(60):
+        own = np.stack([rng.choice(4, 30, p=one) for one in rng.dirichlet(shares, clients)])
+        label = np.concatenate(
+            [own.ravel(), rng.integers(0, 4, 40)]
+        )  # the non-members are of all labels, and of client 0
+        client = np.append(np.arange(clients).repeat(30), np.zeros(40, int))
+        score = np.where(rng.random(len(label)) < says[label], 1.0, -1.0)
+        examples = Attacked(score, np.arange(len(label)) < clients * 30, client, label)
+        measured.append(client_risks(examples, peers).risk.max())
+        found.append(client_risk.worst_client_by_chance(examples, peers))
+    difference = np.array(measured) - found
+    assert abs(difference.mean()) < 4 * difference.std() / len(found) ** 0.5
 
 
 @pytest.mark.parametrize(("members", "nonmembers"), [([30, 30, 30], [30, 30, 30]), ([8, 40], [40, 12]), ([15], [25])])
@@ -214,7 +252,7 @@ def attacked(*rows: tuple[int, ...]) -> Attacked:
     counts = np.array(counts).T
     said = np.concatenate([np.repeat([1.0, -1.0, -1.0, 1.0], own) for own in counts])
     member = np.concatenate([np.repeat([True, True, False, False], own) for own in counts])
-    return Attacked(said, member, np.repeat(client, counts.sum(axis=1)))
+    return Attacked(said, member, np.repeat(client, counts.sum(axis=1)), np.zeros(len(said), int))
 
 
 def test_few_non_members_are_replaced_by_those_of_the_peers() -> None:

@@ -32,6 +32,7 @@ OWNERS = [0, 0, 1, 2, 3, 3, 3, 3]  # the first four examples are the majority's
 PREDICTIONS = np.array([[0, 0, 1, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 1, 1]], np.int16)
 OUTPUTS = np.eye(2, dtype=np.float32)[PREDICTIONS]  # [models, examples, classes]
 SORTED = (0, 0, 0, 1)
+COUNTS = [[12, 10, 8], [8, 10, 12]]  # members, non-members, and called members, of each class
 RUN = resolve(given(rounds=3))
 
 
@@ -54,7 +55,7 @@ def shot(assignment: Any = SORTED, data: Federation | None = None, flipped: bool
         "selection": losses[:, order],
         "assignment": 1 - chosen if flipped else chosen,
         "reference": np.array([1, 1, 1, 0] if flipped else SORTED),
-        "queried": np.full((2, 2), 20),
+        "queried": np.array([COUNTS, COUNTS]),
         "published_risks": np.array([0.65, 0.9])[order],
         "measured_risks": np.array([0.65, 0.9])[order],
         "names": [],
@@ -100,18 +101,20 @@ def test_by_hand_a_sorted_round(flipped):
         "own_clients_minority": 1,
         "mia_accuracy": (0.65 + 0.9) / 2,
         "mia_accuracy_worst": 0.9,
-        "mia_accuracy_worst_null": client_risk.worst_by_chance([20, 20], [20, 20]),
+        "mia_accuracy_worst_null": client_risk.worst_by_chance(np.array([COUNTS, COUNTS])),
         "mia_auc_worst_null": client_risk.worst_auc_by_chance([20, 20], [20, 20]),
     }
     assert {name: row[name] for name in expected} == pytest.approx(expected)
 
 
 def test_a_model_that_nobody_uses_is_none_of_those_of_which_the_worst_is_taken():
-    """Alone, a model is exposed by chance like any; and nothing is known by chance of unknown numbers of examples."""
+    """Alone, a model is exposed by chance as its labels tell; and nothing is known by chance of unknown examples."""
     row = metric_rows.round_row(shot((0, 0, 0, 0)))
-    assert (row["mia_accuracy_worst"], row["mia_accuracy_worst_null"], row["mia_auc_worst_null"]) == (0.65, 0.5, 0.5)
-    row = metric_rows.round_row(shot(queried=np.zeros((2, 2), np.int64)))
-    assert np.isnan([row["mia_accuracy_worst_null"], row["mia_auc_worst_null"]]).all()
+    found = 8 * 12 / 22 + 12 * 8 / 18  # of those that are called members
+    assert row["mia_accuracy_worst_null"] == pytest.approx((found / 20 + 1 - (20 - found) / 20) / 2)
+    assert (row["mia_accuracy_worst"], row["mia_auc_worst_null"]) == (0.65, 0.5)
+    row = metric_rows.round_row(shot(queried=np.zeros((2, 2, 3), np.int64)))
+    assert np.isnan([row[f"{name}_null"] for name in ("mia_accuracy_worst", "mia_auc_worst", "violations")]).all()
 
 
 def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():

@@ -32,7 +32,7 @@ def a_state(**changes: Any) -> RunState:
         "selection": rng.normal(size=(3, 2)),
         "assignment": np.array([-1, 0, 1]),
         "reference": np.array([-1, 1, 1]),
-        "queried": np.array([[0, 0], [40, 39]]),
+        "queried": np.array([[[0, 0, 0]], [[40, 39, 41]]]),
         "published_risks": np.array([0.5, 0.75]),
         "measured_risks": np.array([np.nan, 0.1]),
         "names": ["majority", "minority"],
