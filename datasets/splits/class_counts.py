@@ -177,9 +177,8 @@ def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
     Returns:
         The example numbers of each part and, last, those left over.
     """
-    piles = [
-        np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)
-    ]  # [classes][parts + 1]
+    # [classes][parts + 1]
+    piles = [np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)]
     return [rng.permutation(np.concatenate(part)) for part in zip(*piles, strict=True)]
 
 
