@@ -92,7 +92,7 @@ def name_models(shot: Snapshot) -> list[str]:
         return [f"model_{j}" for j in range(clusters)] if clusters > 1 else ["global"]
     # A name stays once risk counts: clients that move because of it must not take a group's name from its model.
     frozen = bool((state.reference >= 0).all())
-    choice, previous = (state.reference, None) if frozen else (state.assignment, state.names or None)
+    choice, previous = (state.reference, ()) if frozen else (state.assignment, state.names)
     return list(sorting.name_models(choice, shot.data.groups, clusters, previous))
 
 
