@@ -25,7 +25,6 @@ from orchestrator.trial.saved import RunState
 
 NAN = float("nan")
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
-FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ class ClientExposure:
             if np.isnan(part.accuracy):
                 continue
             low, high = intervals.intervals(part.score, part.member, rng, owner=part.client)["balanced_accuracy"]
-            few = len(np.unique(part.client)) < FEWEST_CLIENTS
+            few = len(np.unique(part.client)) < intervals.FEWEST_CLIENTS
             row = {"attack": "risk", "round": self.round, "target": target, "metric": "balanced_accuracy"}
             row |= {"value": part.accuracy, "low": NAN if few else low, "high": NAN if few else high}
             rows.append(row | {"chance": CHANCE["balanced_accuracy"]})
