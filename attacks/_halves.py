@@ -28,13 +28,12 @@ import numpy as np
 from algorithms.core.messages import Doubles, Weights
 from algorithms.core.metric import names_of
 from algorithms.interfaces import Problems
-from attacks._shadows import client_sizes
 from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Pool, Stream
 from attacks.metrics import membership
 from attacks.metrics.membership import Bools
 from datasets.components import Component
 from datasets.federation import DataError, Examples, Federation, Ints, joined
-from datasets.roles import NOBODY
+from datasets.roles import NOBODY, portions
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
@@ -127,7 +126,7 @@ def partition(data: Federation, rng: np.random.Generator) -> tuple[Ints, Ints]:
         needs = np.array([(data.client(c).y == label).sum() if needy[c] else 0 for c in range(data.clients)])
         free = rng.permutation(np.flatnonzero((holder == NOBODY) & (labels == label)))
         if needs.sum() and len(free):
-            shares = client_sizes(needs, min(len(free), int(needs.sum())))
+            shares = portions(needs, min(len(free), int(needs.sum())))
             rows.append(free[: shares.sum()])
             clients.append(np.repeat(np.arange(data.clients), shares))
     return np.concatenate(rows), np.concatenate(clients)

@@ -275,9 +275,8 @@ def _drawn_queries(config: Any, data: Federation, stream: Stream) -> Queries:
     if config.nonmembers == "other_client":
         outside, numbers = data.train[:0], of_others(config, members, stream)
         examples = numbers
-    elif (
-        plain and not own_held_out.any()
-    ):  # all clients are compared with the same examples, which look the same for all
+    elif plain and not own_held_out.any():
+        # All clients are compared with the same examples, which look the same for all.
         outside = like(data.nonmembers[compared], 0)
         numbers = examples = members.size + np.tile(np.arange(size), (data.clients, 1))
     else:
@@ -314,12 +313,10 @@ def of_others(config: Any, members: Ints, stream: Stream) -> Ints:
     clients, n = members.shape
     most = (clients - 1) * n
     size = min(config.compared, most)
-    numbers = np.sort(
-        [stream("attack_targets", i, 5).choice(most, size, replace=False) for i in range(clients)], axis=1
-    )
-    return numbers + np.where(
-        numbers >= n * np.arange(clients)[:, None], n, 0
-    )  # the client's own n members are left out
+    draws = [stream("attack_targets", i, 5).choice(most, size, replace=False) for i in range(clients)]
+    numbers = np.sort(draws, axis=1)
+    # The client's own n members are left out.
+    return numbers + np.where(numbers >= n * np.arange(clients)[:, None], n, 0)
 
 
 def _own(data: Federation, client: int, size: int, stream: Stream) -> tuple[Examples, Examples]:

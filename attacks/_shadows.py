@@ -26,7 +26,7 @@ from attacks._queries import resembled_clients, untransformed
 from attacks.interfaces import Cluster
 from attacks.metrics.membership import Bools, Outputs
 from datasets.federation import Examples, Federation, Floats, Ints
-from datasets.roles import NOBODY
+from datasets.roles import NOBODY, portions
 
 if TYPE_CHECKING:
     from algorithms.core.network import Network
@@ -91,21 +91,6 @@ def shadow_size(config: Any, members: int, available: int) -> int:
     return min(half, members) if config.size_matched or config.imitates else half
 
 
-def client_sizes(sizes: Ints, total: int) -> Ints:
-    """Return how many examples clients hold, in proportion to the ``sizes`` [clients] of those that they imitate.
-
-    They are rounded so that they add up to ``total``, largest remainders first; a client may get none.
-
-    >>> client_sizes(np.array([10, 20, 30]), 30).tolist()
-    [5, 10, 15]
-    """
-    exact = sizes * (total / sizes.sum())
-    floors = np.floor(exact).astype(np.int64)
-    first = np.argsort(floors - exact, kind="stable")[: total - floors.sum()]
-    floors[first] += 1
-    return floors
-
-
 def shadow_jobs(
     config: Any, cluster: Cluster, accuracy: float, rounds: int, seed_for: Callable[..., int]
 ) -> tuple[ShadowJob, ...]:
@@ -116,7 +101,7 @@ def shadow_jobs(
     """
     clients, data, federated = cluster.clients, cluster.data, config.imitates
     half = shadow_size(config, int(data.sizes[clients].sum()), len(data.shadow))
-    shares = client_sizes(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
+    shares = portions(data.sizes[clients], half) if federated else np.zeros(len(clients), np.int64)
     holders, sizes = clients[shares > 0], shares[shares > 0]
 
     def seed(purpose: str, *numbers: int) -> int:

@@ -128,11 +128,8 @@ def attacked(config: Config, data: Federation) -> tuple[Ints, NDArray[np.float32
     stored = joined([data.shadow, data.nonmembers])
     x = np.concatenate([flat(data.train.x), flat(data.prepare(stored.x, untransformed(data, len(stored))))])
     of_inputs = np.array(data.columns or [str(place) for place in range(x.shape[1])])
-    y, wanted, columns = (
-        np.concatenate([data.train.y, stored.y]),
-        config.attribute,
-        list(dict.fromkeys(of_inputs.tolist())),
-    )
+    y, wanted = np.concatenate([data.train.y, stored.y]), config.attribute
+    columns = list(dict.fromkeys(of_inputs.tolist()))
     if wanted not in (*columns, "auto"):
         raise DataError(f"{data.name} has no input column {wanted!r}; it has {excerpt(columns, 12)}")
     for column in columns if wanted == "auto" else [wanted]:

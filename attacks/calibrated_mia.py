@@ -64,7 +64,6 @@ PAPERS = {
 Method: TypeAlias = Literal["loss", "lira", "lira_offline", "rmia", "rmia_offline", "base", "base_offline", "bavaria"]
 Summary: TypeAlias = tuple[dict[str, Estimate], dict[str, Estimate]]  # over replicas, and of the run's own model
 CHOICE = 12  # replicas from which on each half of them can judge every method, LiRA included
-FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 DRAWS = 10  # memberships by chance for the worst client
 NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are fewer draws in larger federations
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
@@ -419,7 +418,7 @@ def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | No
     ends: dict[str, intervals.Interval] = {}
     if np.isnan(values["balanced_accuracy"]):
         values["auc"] = NAN
-    elif rng and len(np.unique(evidence.owner)) >= FEWEST_CLIENTS:
+    elif rng and len(np.unique(evidence.owner)) >= intervals.FEWEST_CLIENTS:
         ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=evidence.owner)
     run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
     for name, part in evidence.parts():

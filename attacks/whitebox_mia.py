@@ -26,7 +26,7 @@ examples of nobody, their labels may reveal that they are non-members. And where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -157,25 +157,12 @@ def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
 
     with np.errstate(invalid="ignore", over="ignore"):
         lengths = np.stack([np.linalg.norm(update, axis=1) for update in by_array(updates)], axis=1)
-        for row, gradients in zip(angles, _gradients(network, examples), strict=True):
+        every = (each for few in network.example_gradients(examples.x, examples.y) for each in few.cpu().numpy())
+        for row, gradients in zip(angles, every, strict=True):
             for array, (update, gradient) in enumerate(zip(by_array(updates), by_array(gradients), strict=True)):
                 length = lengths[:, array] * np.linalg.norm(gradient)
                 np.divide(-(update @ gradient), length, out=row[:, array], where=np.isfinite(length) & (length > 0))
     return np.clip(np.nan_to_num(angles), -1, 1)
-
-
-def _gradients(network: Network, examples: Examples) -> Iterator[Floats]:
-    """Yield the gradient [d] of each example's own loss; the array is overwritten for the next example."""
-    from torch.nn.functional import cross_entropy
-
-    from algorithms.core.network import as_tensor
-
-    network.module.eval()
-    inputs, labels = network.inputs(examples.x), as_tensor(examples.y).to(network.device)
-    for i in range(len(examples)):
-        network.grads.zero_()
-        cross_entropy(network.module(inputs[i : i + 1]), labels[i : i + 1]).backward()
-        yield network.grads.cpu().numpy()
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:

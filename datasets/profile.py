@@ -190,9 +190,7 @@ def _signs(path: Path) -> tuple[str, str]:
         lines = list(islice(stream, LOOKED_AT)) or [""]
     delimiter = max(DELIMITERS, key=lambda name: lines[0].count(DELIMITERS[name]))
     delimiter = "tab" if path.suffix.lower() == ".tsv" else delimiter
-    header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=DELIMITERS[delimiter])] or [
-        []
-    ]
+    header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=DELIMITERS[delimiter])]
     if len(header) > 1 and all(cell in NULLS or re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", cell) for cell in header):
         raise DataError(
             f"{path} has no header line: its first line holds {', '.join(header[:3])}, ...; put a line with the columns' "

@@ -192,8 +192,8 @@ def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Ro
     testing = rng.permutation(len(source.test)) + len(source.train)
     if isinstance(config, HeldOutConfig):
         each = config.examples_per_client or len(training) // config.clients
-        portions = training[: config.clients * each].reshape(config.clients, each)
-        tests, nonmembers, validation, rest = np.split(portions, np.cumsum(_hold_outs(config, each)), axis=1)
+        own = training[: config.clients * each].reshape(config.clients, each)
+        tests, nonmembers, validation, rest = np.split(own, np.cumsum(_hold_outs(config, each)), axis=1)
         shadow = testing[: config.shadow_size]
         return assigned([*rest], shadow, ([*tests], NONE), ([*nonmembers], NONE), ([*validation], NONE))
     assert isinstance(config, SharedTestConfig)
@@ -218,6 +218,17 @@ def _hold_outs(config: HeldOutConfig, each: int) -> tuple[int, int, int]:
     validation = config.validation_count(held_out)
     left = held_out - validation
     return left - left // 2, left // 2, validation
+
+
+def portions(sizes: Ints, total: int) -> Ints:
+    """Divide ``total`` examples in proportion to ``sizes`` [n], of classes or clients; the largest remainders are rounded up.
+
+    >>> portions(np.array([172, 15, 634, 459]), 640).tolist()
+    [86, 8, 317, 229]
+    """
+    counts, remainders = np.divmod(sizes * total, max(sizes.sum(), 1))
+    counts[np.argsort(-remainders, kind="stable")[: total - counts.sum()]] += 1
+    return counts
 
 
 def too_few_for_clients(config: SourceConfig, source: Source, shadow: int, mean: str = "") -> list[str]:

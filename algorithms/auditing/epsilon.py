@@ -24,7 +24,7 @@ import numpy as np
 
 from algorithms.core.messages import Doubles
 
-DELTA = 1e-5  # of all epsilons that attacks store; the default of global_dp and dp_sgd, whose claims may have another
+DELTA = 1e-5  # of attacks' epsilons and audits without a claim; the default of global_dp and dp_sgd, whose claims may differ
 LARGEST_MU = 1e100  # beyond it, epsilon has no finite float
 
 

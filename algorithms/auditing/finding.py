@@ -75,9 +75,8 @@ class Separation:
 
     mu: float  # difference of the means, in deviations of the scores that were out
     error: float  # standard error of mu
-    ratio: float = (
-        1.0  # deviation of the scores that were in over that of the others; 1 unless they differ beyond doubt
-    )
+    # Deviation of the scores that were in over that of the others; 1 unless they differ beyond doubt.
+    ratio: float = 1.0
     ratio_error: float = 0.0  # standard error of the log of that ratio; 0 unless they differ
 
     def epsilon(self, delta: float) -> float:

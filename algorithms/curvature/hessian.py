@@ -79,9 +79,8 @@ class LossSurface:
     def __init__(self, network: Network, x: Tensor, y: Tensor) -> None:
         self.network, self.x, self.y = network, x, y
         self.kind = Chain if chain.is_chain(network.module) else Graph
-        self.batches: list[
-            Chain | Graph
-        ] = []  # the first batches, as many as fit into memory; a single batch always does
+        # The first batches, as many as fit into memory; a single batch always does.
+        self.batches: list[Chain | Graph] = []
         room = ROOM
         for start in range(0, len(y), BATCH):
             batch = self._batch(start)

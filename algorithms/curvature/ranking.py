@@ -29,12 +29,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.messages import Doubles
 
-NAN = float("nan")
 INITIAL_RHO = 0.5  # as released: every client's rho before the first measurement
 EQUAL = 1e-12  # peers whose mean distances stay below this do not differ
 
@@ -91,28 +89,18 @@ CURVATURES, HALVES, RELIABILITY = "rho_spearman", "rho_halves", "rho_reliability
 POOLED = "rho_spearman_all"
 
 
-def spearman(a: ArrayLike, b: ArrayLike) -> float:
-    """Return Spearman's rank correlation (1904) of ``a`` [n] and ``b`` [n], ties sharing their mean rank.
+def rank_agreement(first: Doubles, second: Doubles) -> float:
+    """Compute Spearman's rank correlation (1904) of ``first`` and ``second`` [clients] over the clients that have both.
 
-    It is NaN if one of them is constant.
+    Ties share their mean rank. NaN for fewer than three such clients, or if one of the two is the same for all.
 
-    >>> spearman([1, 2, 3, 4], [10, 100, 30, 1000])
+    >>> rank_agreement(np.array([1.0, 2, 3, 4, 5]), np.array([10, 100, 30, 1000, np.nan]))
     0.8
     """
-    from scipy.stats import rankdata
+    import pandas as pd
 
-    x, y = (ranks - (len(ranks) + 1) / 2 for ranks in map(rankdata, (a, b)))  # NaN if a value is NaN
-    spread = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / spread if spread > 0 else NAN
-
-
-def rank_agreement(first: Doubles, second: Doubles) -> float:
-    """Compute the rank correlation of ``first`` [clients] and ``second`` [clients] over the clients that have both.
-
-    NaN for fewer than three such clients, or if one of the two is the same for all.
-    """
-    both = np.isfinite(first) & np.isfinite(second)
-    return spearman(first[both], second[both]) if both.sum() >= FEWEST else NAN
+    both = pd.DataFrame({0: first, 1: second}).replace([np.inf, -np.inf], np.nan)
+    return float(both.corr("spearman", min_periods=FEWEST).iat[0, 1])
 
 
 def step_up(correlation: float) -> float:

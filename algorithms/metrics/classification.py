@@ -55,15 +55,6 @@ def micro_roc(logits: Floats, labels: Ints) -> tuple[Doubles, Doubles]:
     return false[bends] / max(1, false[-1]), true[bends] / max(1, true[-1])
 
 
-def area(false: Doubles, true: Doubles) -> float:
-    """Compute the area under the ROC curve through points [points] with ascending false positive rates, by trapezoids.
-
-    >>> area(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.5, 1.0]))
-    0.75
-    """
-    return float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
-
-
 def cross_entropies(logits: Floats, y: Ints) -> Doubles:
     """Cross-entropy [n] in nats of each example, in float64, from logits [n, classes]."""
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)

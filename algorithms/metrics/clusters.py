@@ -29,13 +29,7 @@ def purity(assignment: Ints, groups: Ints, clusters: int) -> float:
     return float(_count_clients(assignment, groups, clusters).max(axis=1).sum() / len(assignment))
 
 
-def name_models(
-    assignment: Ints,
-    groups: Ints,
-    clusters: int,
-    previous: Sequence[str] | None = None,
-    names: Sequence[str] = (MAJORITY, MINORITY),
-) -> tuple[str, ...]:
+def name_models(assignment: Ints, groups: Ints, clusters: int, previous: Sequence[str] = ()) -> tuple[str, ...]:
     """Name every model after a group, such that as many clients as possible use the model of their own group.
 
     A model that nobody uses takes an unused name; models beyond the number of groups are called ``other_`` and their
@@ -44,6 +38,7 @@ def name_models(
     >>> name_models(np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]), clusters=2)
     ('minority', 'majority')
     """
+    names = (MAJORITY, MINORITY)
     counts = _count_clients(assignment, groups, clusters, len(names))
     before = previous or [""] * clusters
     candidates = [*range(clusters), *[None] * (len(names) - clusters)]

@@ -11,17 +11,17 @@ defines, or a distribution that offers models by entry points.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import math
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
 from datasets import origins, outside
+from datasets.sources._own_files import nearest
 
 Shape = tuple[int, ...]
 Built = Callable[..., Any]
@@ -67,7 +67,7 @@ def find(path: str) -> Built:
     value: Any = _module(place)
     for part in attribute.split("."):
         if not hasattr(value, part):
-            near = _nearest(part, (name for name in dir(value) if not name.startswith("_")))
+            near = nearest(part, (name for name in dir(value) if not name.startswith("_")))
             raise CallableError(f"does not exist: {place} has no {part}{near}")
         value, place = getattr(value, part), f"{place}.{part}"
     if not callable(value) or isinstance(value, nn.Module):
@@ -98,7 +98,7 @@ def maker(path: str, args: Mapping[str, Any], shape: Shape, classes: int) -> par
     try:
         inspect.signature(called).bind(**full)
     except TypeError as error:
-        near = "".join(_nearest(name, names) for name in args if name not in names)
+        near = "".join(nearest(name, names) for name in args if name not in names)
         raise ArgumentError(f"takes {', '.join(names)}: {error}{near}") from None
     return partial(called, **full)
 
@@ -166,7 +166,7 @@ def _library_model(library: str, name: str) -> Built:
             name, num_classes=num_classes, in_chans=in_chans, **args
         )
     if name not in names:
-        raise CallableError(f"does not exist: {library} has no model {name} for classification{_nearest(name, names)}")
+        raise CallableError(f"does not exist: {library} has no model {name} for classification{nearest(name, names)}")
     return build
 
 
@@ -184,8 +184,3 @@ def _may_be_called(value: Any) -> bool:
     origin = origins.of(home)
     offers = origin.kind == "installed" and origin.file is not None and outside.builds_models(origin.file)
     return home == EXAMPLE or origin.kind == "own" or offers
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f". Did you mean {near[0]!r}?" if near else ""

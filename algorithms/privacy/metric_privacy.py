@@ -25,6 +25,7 @@ from pydantic import Field
 
 from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
+from algorithms.auditing.epsilon import DELTA
 from algorithms.core.gram import distances, gram, join_layers, scale_products, spread
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.metric import NOISE, Metric
@@ -61,8 +62,6 @@ METRICS = (
     ),
     Metric("metric_guard", NOISE, "rounds without a distance", "lower", digits=2),
 )
-
-AUDIT_DELTA = 1e-5  # the default of global_dp; metric privacy itself has no delta
 
 
 class Config(ServerNoiseConfig):
@@ -128,7 +127,7 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
         "epsilon": None,
         **dict.fromkeys(["guarantee", *clusters], reason),
         "distance_mean": float(np.mean(measured)) if measured else None,
-        **finding.lone_metrics(outcome.canaries, AUDIT_DELTA),
+        **finding.lone_metrics(outcome.canaries, DELTA),
     }
 
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
+from algorithms.auditing.epsilon import DELTA
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
 from algorithms.core.noise import Normals
@@ -20,7 +21,6 @@ from algorithms.privacy import _server_noise
 
 NEEDS, NOISY = "mean", False
 METRICS, COLOR = finding.METRICS, 2
-AUDIT_DELTA = 1e-5  # the default of global_dp; a run without noise has no delta
 
 
 class Config(PrivacyConfig):
@@ -53,5 +53,5 @@ def canaries(config: Config, run: Run) -> CanaryPlan | None:
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return why no client has a guarantee, and what canaries found, beside which there is no claim."""
-    audit = finding.metrics(outcome.canaries, AUDIT_DELTA, {}, sampled=run.participation != "all")
+    audit = finding.metrics(outcome.canaries, DELTA, {}, sampled=run.participation != "all")
     return {"guarantee": "none: updates are neither clipped nor noised", **audit}

@@ -25,6 +25,7 @@ import numpy as np
 from attacks.metrics import disparity
 from attacks.metrics.membership import LIMITS, MEASURES, NAN, Bools, Doubles, Ints, measure
 
+FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 Interval = tuple[float, float]
 
 CHUNK = 2**18  # copies of examples that are held at a time, so that they stay in the processor's cache

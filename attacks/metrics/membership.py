@@ -172,8 +172,10 @@ def auc(scores: Doubles, member: Bools) -> float:
     >>> auc(np.array([3.0, 1.0, 2.0]), np.array([True, False, False]))
     1.0
     """
+    from scipy.integrate import trapezoid
+
     fpr, tpr = roc(scores, member)
-    return float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2))
+    return float(trapezoid(tpr, fpr))
 
 
 def tpr_at_fpr(scores: Doubles, member: Bools, limit: float) -> float:

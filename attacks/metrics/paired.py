@@ -21,7 +21,7 @@ In simulations of normal scores with an AUC of 0.5 to 0.95 the intervals cover 0
 
 from __future__ import annotations
 
-from math import exp, log, sqrt
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,20 +91,16 @@ def null_advantage(ins: Doubles, outs: Doubles) -> float:
 
 def interval(ins: Doubles, outs: Doubles) -> tuple[float, float]:
     """Return the 95 % interval of the AUC over pairs, which holds the AUC; arguments as in `swap_law`."""
-    from scipy.special import stdtrit
+    from scipy.special import expit, stdtrit
 
     area, k = auc(ins, outs), len(ins)
     low, high = score_interval(area, k)
     if not 0 < area < 1:
         return low, high
-
-    def logistic(x: float) -> float:
-        return 1 / (1 + exp(-x)) if x > 0 else exp(x) / (1 + exp(x))
-
     wins = _wins(ins, outs) / (k - 1)
     spread = (wins.sum(axis=1) + wins.sum(axis=0)).std(ddof=1) / sqrt(k)
     middle, half = log(area / (1 - area)), float(stdtrit(k - 1, 0.975)) * spread / (area * (1 - area))
-    return min(low, logistic(middle - half)), max(high, logistic(middle + half))
+    return min(low, float(expit(middle - half))), max(high, float(expit(middle + half)))
 
 
 def score_interval(area: float, k: int) -> tuple[float, float]:

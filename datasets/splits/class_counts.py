@@ -31,7 +31,7 @@ from datasets.components import Config as SlotConfig
 from datasets.components import read_when
 from datasets.federation import Federation, Ints, Source
 from datasets.interfaces import RngFor
-from datasets.roles import Roles, assigned
+from datasets.roles import Roles, assigned, portions
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 
 Row = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
@@ -177,25 +177,9 @@ def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
     Returns:
         The example numbers of each part and, last, those left over.
     """
-    piles = [
-        np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)
-    ]  # [classes][parts + 1]
+    # [classes][parts + 1]
+    piles = [np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)]
     return [rng.permutation(np.concatenate(part)) for part in zip(*piles, strict=True)]
-
-
-def portions(available: Ints, size: int) -> Ints:
-    """Return how many examples of each class make a stratified sample; the largest remainders are rounded up.
-
-    Args:
-        available: [classes] examples of each class.
-        size: the examples in the sample.
-
-    >>> portions(np.array([172, 15, 634, 459]), 640).tolist()
-    [86, 8, 317, 229]
-    """
-    counts, remainders = np.divmod(available * size, max(available.sum(), 1))
-    counts[np.argsort(-remainders, kind="stable")[: size - counts.sum()]] += 1
-    return counts
 
 
 def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:

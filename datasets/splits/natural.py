@@ -28,7 +28,7 @@ from pydantic import Field
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Ints, Source, excerpt
 from datasets.interfaces import RngFor
-from datasets.roles import NONE, assigned
+from datasets.roles import NONE, assigned, portions
 from datasets.source_configs import SharedTestConfig, SourceConfig
 
 
@@ -178,7 +178,7 @@ def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chose
     def quota(key: str, sizes: Ints, free: Ints, least: int) -> Ints:
         """Each client's share of a total that is in proportion to ``sizes``, and leaves ``least`` of what is ``free``."""
         total = getattr(data_config, key)
-        quotas = shares(total, sizes)
+        quotas = portions(sizes, total)
         short = np.flatnonzero((free - quotas < least) & (quotas > 0))
         if len(short):
             client = source.subject_names[chosen[short[0]]]
@@ -197,15 +197,3 @@ def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chose
     half = data_config.nonmember_size is None
     nonmembers = np.minimum(left // 2, rest) if half else quota("nonmember_size", test, rest, 0)
     return shadow, tests, nonmembers, validation
-
-
-def shares(total: int, sizes: Ints) -> Ints:
-    """Divide ``total`` in proportion to ``sizes``, rounded to whole examples, largest remainders first.
-
-    >>> shares(5, np.array([10, 20, 30])).tolist()
-    [1, 2, 2]
-    """
-    exact = total * sizes / max(1, sizes.sum())
-    quota: Ints = np.floor(exact).astype(np.int64)
-    quota[np.argsort(quota - exact, kind="stable")[: total - quota.sum()]] += 1
-    return quota

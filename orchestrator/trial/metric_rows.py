@@ -25,7 +25,6 @@ from orchestrator.trial.saved import RunState
 
 NAN = float("nan")
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
-FEWEST_CLIENTS = 10  # resampling fewer of them gives intervals that are too narrow
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def name_models(shot: Snapshot) -> list[str]:
         return [f"model_{j}" for j in range(clusters)] if clusters > 1 else ["global"]
     # A name stays once risk counts: clients that move because of it must not take a group's name from its model.
     frozen = bool((state.reference >= 0).all())
-    choice, previous = (state.reference, None) if frozen else (state.assignment, state.names or None)
+    choice, previous = (state.reference, ()) if frozen else (state.assignment, state.names)
     return list(sorting.name_models(choice, shot.data.groups, clusters, previous))
 
 
@@ -178,7 +177,10 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
 
 def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     """Return the AUC (micro-averaged, one-vs-rest) on the server's test examples, and the fairness of two groups by chance."""
-    area = classification.area(*classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged]))
+    from scipy.integrate import trapezoid
+
+    false, true = classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged])
+    area = float(trapezoid(true, false))
     return {"auc_micro": area} | (fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {})
 
 
@@ -242,7 +244,7 @@ class ClientExposure:
             if np.isnan(part.accuracy):
                 continue
             low, high = intervals.intervals(part.score, part.member, rng, owner=part.client)["balanced_accuracy"]
-            few = len(np.unique(part.client)) < FEWEST_CLIENTS
+            few = len(np.unique(part.client)) < intervals.FEWEST_CLIENTS
             row = {"attack": "risk", "round": self.round, "target": target, "metric": "balanced_accuracy"}
             row |= {"value": part.accuracy, "low": NAN if few else low, "high": NAN if few else high}
             rows.append(row | {"chance": CHANCE["balanced_accuracy"]})

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from datasets import roles
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.sources import alzheimer
@@ -106,7 +107,7 @@ def test_shares_deal_everything_and_every_class_by_its_share(shares, available):
 def test_portions_are_proportional_within_one(available, part):
     counts = np.array(available)
     size = int(part * counts.sum())
-    taken = class_counts.portions(counts, size)
+    taken = roles.portions(counts, size)
     assert taken.sum() == size and (taken <= counts).all()
     assert (abs(taken - counts * size / max(counts.sum(), 1)) < 1).all()
 

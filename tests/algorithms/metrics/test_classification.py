@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 from sklearn import metrics as sklearns
 
 from algorithms.metrics import classification
@@ -24,7 +25,8 @@ def test_they_are_those_of_scikit_learn(classes, examples):
     assert precision == pytest.approx(sklearns.precision_score(labels, predicted, average="macro", zero_division=0))
     probabilities = np.exp(logits.astype(float)) / np.exp(logits.astype(float)).sum(axis=1, keepdims=True)
     expected = sklearns.roc_auc_score(np.eye(classes)[labels].ravel(), probabilities.ravel())
-    assert classification.area(*classification.micro_roc(logits, labels)) == pytest.approx(expected)
+    false, true = classification.micro_roc(logits, labels)
+    assert trapezoid(true, false) == pytest.approx(expected)
 
 
 def test_a_class_never_predicted_has_precision_0_an_absent_one_none():
@@ -34,6 +36,7 @@ def test_a_class_never_predicted_has_precision_0_an_absent_one_none():
 
 def test_by_hand_a_curve_that_knows_nothing_a_perfect_one_and_one_of_ties():
     labels = np.array([0, 1])
-    assert classification.area(*classification.micro_roc(np.zeros((2, 2), np.float32), labels)) == 0.5
+    false, true = classification.micro_roc(np.zeros((2, 2), np.float32), labels)
+    assert trapezoid(true, false) == 0.5
     perfect = classification.micro_roc(np.array([[9, 0], [0, 9]], np.float32), labels)
     assert [points.tolist() for points in perfect] == [[0, 0, 1], [0, 1, 1]]

@@ -135,20 +135,20 @@ def test_purity(assignment, expected):
 
 NAMING = [
     # assignment, groups, previous, names
-    ([0, 0, 0, 1], [0, 0, 0, 1], None, ("majority", "minority")),
-    ([1, 1, 1, 0], [0, 0, 0, 1], None, ("minority", "majority")),
+    ([0, 0, 0, 1], [0, 0, 0, 1], (), ("majority", "minority")),
+    ([1, 1, 1, 0], [0, 0, 0, 1], (), ("minority", "majority")),
     ([1, 1, 1, 0], [0, 0, 0, 1], ("majority", "minority"), ("minority", "majority")),
     # Most minority clients have moved; the one who stayed still names the model.
-    ([0, 0, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1], None, ("majority", "minority")),
+    ([0, 0, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1], (), ("majority", "minority")),
     # Model 1 is empty and takes what is left.
-    ([0, 0, 0, 0], [0, 0, 0, 1], None, ("majority", "minority")),
+    ([0, 0, 0, 0], [0, 0, 0, 1], (), ("majority", "minority")),
     ([1, 1, 1, 1], [0, 0, 0, 1], ("majority", "minority"), ("minority", "majority")),
     # A tie keeps the names, or follows the order of the models.
     ([0, 1, 0, 1], [0, 0, 1, 1], ("minority", "majority"), ("minority", "majority")),
-    ([0, 1, 0, 1], [0, 0, 1, 1], None, ("majority", "minority")),
+    ([0, 1, 0, 1], [0, 0, 1, 1], (), ("majority", "minority")),
     ([1, 1, 1, 1], [0, 0, 1, 1], ("minority", "majority"), ("minority", "majority")),
     # Both models are mostly used by the majority; the purer user base does not win, more agreement does.
-    ([0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1], None, ("majority", "minority")),
+    ([0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1], (), ("majority", "minority")),
 ]
 
 

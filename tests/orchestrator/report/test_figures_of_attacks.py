@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from scipy.integrate import trapezoid
 
 from attacks.metrics.membership import rates_at
 from orchestrator.report.context import adversary_sentence, risks
@@ -230,7 +231,7 @@ def test_the_area_of_what_is_drawn_is_the_printed_auc(tmp_path: Path) -> None:
     for seed, (members, others) in enumerate(every):
         (ax,) = roc(tmp_path / str(seed), scores(list(members), list(others)), scores(list(members), list(others)))
         ((false, true),) = curves(ax)
-        area = np.trapezoid(true, false) + false[0] * true[0]  # what is left of one false alarm is not drawn
+        area = trapezoid(true, false) + false[0] * true[0]  # what is left of one false alarm is not drawn
         assert area == pytest.approx(float(areas(ax)[0]), abs=0.002)
 
 
