@@ -181,7 +181,10 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
 def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     """Return the AUC (micro-averaged, one-vs-rest) on the server's test examples, and the fairness of two groups by chance."""
     area = classification.area(*classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged]))
-    return {"auc_micro": area} | (fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {})
+    if not shot.two_groups:
+        return {"auc_micro": area}
+    owner = shot.data.test_owner[shot.test_group >= 0]
+    return {"auc_micro": area} | fairness.fairness_null(*_predictions_by_group(shot), owner, rng)
 
 
 def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], int]:
