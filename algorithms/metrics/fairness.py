@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from algorithms.core.messages import Doubles, Ints
 
 Bools = NDArray[np.bool_]
+Counts = Ints | Doubles
 
 
 def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> dict[str, float]:
@@ -45,22 +46,28 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
 
 
 def fairness_null(
-    predicted: Ints, labels: Ints, privileged: Bools, classes: int, rng: np.random.Generator, draws: int = 200
+    predicted: Ints,
+    labels: Ints,
+    privileged: Bools,
+    classes: int,
+    owner: Ints,
+    rng: np.random.Generator,
+    draws: int = 200,
 ) -> dict[str, float]:
     """Compute the absolute metrics of `fairness` that sampling alone would give if the group did not matter.
 
     Absolute differences of rates are positive even if both groups are treated alike, the more so the fewer examples
-    there are of a class. This is their mean over random permutations of the examples' groups. Only how many examples
-    of each label and prediction a permutation puts into the privileged group matters. These numbers have a multivariate
-    hypergeometric distribution, from which they are drawn at once.
-
-    Examples are exchanged one by one. Where examples of one client are alike, differences by chance are larger. The names
-    end in ``_null``; NaN where a metric is undefined in every permutation.
+    there are of a class. This is their mean over random permutations of the clients' groups: clients are exchanged, and not
+    examples, as those of one client (``owner`` [n]) are alike. The names end in ``_null``; NaN where a metric is undefined
+    in every permutation.
     """
-    everyone = np.bincount(labels * classes + predicted, minlength=classes**2)
-    cells = np.flatnonzero(everyone)
-    ours = rng.multivariate_hypergeometric(everyone[cells], int(privileged.sum()), draws, method="marginals")
-    share, true, false = _gaps(ours, everyone[cells], cells, classes)
+    (clients, of), (cells, at) = (np.unique(x, return_inverse=True) for x in (owner, labels * classes + predicted))
+    counts = np.zeros((len(clients), len(cells)))  # doubles, see `_rates`
+    np.add.at(counts, (of, at), 1)
+    group = np.zeros(len(clients))
+    group[of] = privileged
+    ours = rng.permuted(np.tile(group, (draws, 1)), axis=1) @ counts
+    share, true, false = _gaps(ours, counts.sum(axis=0), cells, classes)
     gaps = {
         "demographic_parity_null": np.abs(share),
         "equal_opportunity_null": np.abs(true),
@@ -69,7 +76,7 @@ def fairness_null(
     return {name: float(_mean(_mean(values))) for name, values in gaps.items()}
 
 
-def _gaps(ours: Ints, everyone: Ints, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
+def _gaps(ours: Counts, everyone: Counts, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
     """Compute by how much the privileged group's rates [..., classes] of each class exceed the other group's.
 
     The rates are shares of predictions, true and false positive rates, NaN where undefined. ``ours`` [..., cells] and
@@ -80,7 +87,7 @@ def _gaps(ours: Ints, everyone: Ints, cells: Ints, classes: int) -> tuple[Double
     return share, true, false
 
 
-def _rates(counts: Ints, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
+def _rates(counts: Counts, cells: Ints, classes: int) -> tuple[Doubles, Doubles, Doubles]:
     """Compute each class's share of predictions and true and false positive rates [..., classes], NaN where undefined."""
     each = np.eye(classes)  # as doubles, which are exact here and which numpy multiplies much faster than integers
     numbers, of_label, of_guess = counts.astype(np.float64), each[cells // classes], each[cells % classes]

@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from statistics import stdev
 
 from algorithms.core.metric import Bound, Metric
 
@@ -112,7 +113,7 @@ def estimate(values: Sequence[float], limits: tuple[float, float] = UNLIMITED) -
     lowest, highest = limits if within else UNLIMITED
     half = NAN
     if n >= FEWEST and math.isfinite(mean):
-        half = quantile(n - 1) * deviation(values) / math.sqrt(n)
+        half = quantile(n - 1) * stdev(values) / math.sqrt(n)
     return Estimate(mean, half, n, tuple(values), lowest, highest)
 
 
@@ -137,12 +138,6 @@ def limits(metric: Metric) -> tuple[float, float]:
     if words[0] == "rho" and "reliability" not in words:  # correlations of ranks
         return (-1.0, 1.0)
     return (0.0, INFINITY) if metric.unit in COUNTS or any(word in MAGNITUDES for word in words) else UNLIMITED
-
-
-def deviation(values: Sequence[float]) -> float:
-    """The sample standard deviation of at least two finite values."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
@@ -205,7 +200,7 @@ def paired_test(differences: Sequence[float]) -> float:
     n = len(differences)
     if n < FEWEST or not all(map(math.isfinite, differences)):
         return NAN
-    mean, error = math.fsum(differences) / n, deviation(differences) / math.sqrt(n)
+    mean, error = math.fsum(differences) / n, stdev(differences) / math.sqrt(n)
     if max(map(abs, differences)) < ROUNDING:
         return 1.0
     if error < ROUNDING * abs(mean):

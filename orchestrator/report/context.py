@@ -210,7 +210,7 @@ def refuted(setting: Setting) -> int:
     higher = [any(low is not None and claim is not None and low > claim for low, claim in pair) for pair in pairs]
     above = sum(map(max, sure, higher))
     many = above > 1 and float(bdtrc(above - 1, len(judged), BELOW)) < SELDOM
-    return above if any(sure) or many else 0
+    return above if many else sum(sure)
 
 
 def audited(setting: Setting) -> str:

@@ -149,7 +149,7 @@ def power(tested: Sequence[Contrast]) -> str:
     return (
         f"with {between(pairs)} pairs, a difference is significant from {from_to} times its standard deviation between "
         f"pairs on; of {families} {'family' if families == 1 else 'families'} of paired t tests, "
-        f"{statistics.number(statistics.SIGNIFICANT * families, 1)} would show a difference by chance"
+        f"at most {statistics.number(statistics.SIGNIFICANT * families, 1)} would show a difference by chance"
     )
 
 

@@ -6,22 +6,22 @@ other setting dominates it, where all means of all settings are drawn together. 
 those that differ in an algorithm.
 
 Of N equal settings whose accuracy and risk err independently, 1 + 1/2 + ... + 1/N are on the front by chance. The hypervolume
-is the area that the front dominates, between accuracy 0 and risk 1; the best of many settings is partly luck, so it is too
-large rather than too small.
+is the area that the front dominates, between accuracy 0 and risk 1. The best of many settings is partly luck, so that of the
+means is too large, and that of means drawn around them by as much again: the interval is the basic one of the bootstrap,
+which takes this off (twice the hypervolume less the quantiles of those drawn; Davison and Hinkley 1997, section 5.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from algorithms.metrics.fronts import draw_means, hypervolume, undominated
 from algorithms.metrics.statistics import CONFIDENCE, FEWEST, NAN
 from orchestrator.report.context import main_risk
-from orchestrator.report.data import Results, Setting, grouped, repeat, text
+from orchestrator.report.data import Repeat, Results, Setting, grouped, independent, repeat, text
 from orchestrator.report.vocabulary import ALGORITHM
 
 DRAWS, SEED = 4000, 0  # of means; a share of 95 % is exact to half a point
@@ -36,8 +36,8 @@ class Front:
         accuracy, risk: the metrics.
         shares: those that have both in every common repetition, at least two, each with the probability with which it is
             on the front; NaN with fewer than three repetitions.
-        repetitions: how many repetitions they have in common.
-        volume: the hypervolume of the means, with the ends of its 95 % interval.
+        repetitions: how many independent repetitions they have in common.
+        volume: the hypervolume of the means, with the ends of its 95 % interval, which may lie below it.
     """
 
     accuracy: str
@@ -75,19 +75,20 @@ def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | N
     if len(values) < 2 or not common:
         return None
     # [repetitions, settings, 2]: accuracy, and the risk that is not there; both are better if higher.
-    points = np.array([[rows[run] for rows in values.values()] for run in common]) * [1, -1] + [0, 1]
-    mean, n = points.mean(axis=0), len(points)
+    each = [[independent([(run, rows[run][at]) for run in common]) for at in (0, 1)] for rows in values.values()]
+    points = np.array(each).transpose(2, 0, 1) * [1, -1] + [0, 1]
+    volume, n = float(hypervolume(points.mean(axis=0))), len(points)
     probability, ends = np.full(len(values), NAN), (NAN, NAN)
     if n >= FEWEST:
         drawn = draw_means(points, DRAWS, np.random.default_rng(SEED))
         probability = undominated(drawn).mean(axis=0)
         tail = (1 - CONFIDENCE) / 2
-        ends = tuple(np.quantile(hypervolume(drawn), (tail, 1 - tail)).tolist())
+        ends = tuple((2 * volume - np.quantile(hypervolume(drawn), (1 - tail, tail))).clip(0).tolist())
     shares = tuple((settings[place], float(share)) for place, share in zip(values, probability, strict=True))
-    return Front(accuracy, risk, shares, n, (float(hypervolume(mean)), *ends))
+    return Front(accuracy, risk, shares, n, (volume, *ends))
 
 
-def repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Any, tuple[float, float]]:
+def repetitions(setting: Setting, accuracy: str, risk: str) -> dict[Repeat, tuple[float, float]]:
     """Accuracy and risk of each finished repetition that has both."""
     pairs = {repeat(trial): (trial.get(accuracy), trial.get(risk)) for trial in setting.finished}
     return {run: (float(x), float(y)) for run, (x, y) in pairs.items() if x is not None and y is not None}

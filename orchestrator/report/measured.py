@@ -84,7 +84,7 @@ def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], li
     if secret:
         notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
     return [
-        Trial(row["id"], run, {key: x for key, x in row.items() if isinstance(x, float | int) and not math.isnan(x)})
+        Trial(row["id"], run, {key: x for key, x in row.items() if isinstance(x, float | int) and math.isfinite(x)})
         for row, run in rows
         if row["status"] == "finished" and run.get("privacy.noise") != "secret"
     ], notes

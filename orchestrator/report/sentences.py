@@ -14,9 +14,10 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
-from algorithms.metrics.statistics import FEWEST, number
+from algorithms.metrics.statistics import FEWEST, NAN, ROUNDING, SIGNIFICANT, holm, number, p_text, paired_test
 from datasets.federation import printable
 from orchestrator.config.document import read
 from orchestrator.config.metric_names import metric, metrics
@@ -32,8 +33,9 @@ KINDS = (MEMBERSHIP, SOURCE, CLIENT)
 LOWER_BOUND = "An attack that finds little proves little: another one may find more."
 NAMED = 3  # methods that the headline names, and clients
 MOST = 6  # sentences of one kind
+REACH = NormalDist().inv_cdf(0.975)  # half a normal interval, in standard deviations
 PUBLISHED = "risk"  # the attack whose rows repeat those of the attack that counts
-# Where the 95 % interval over runs lies, beside the value by chance.
+# Where the mean over runs is, beside the value by chance, with Holm's correction over the settings of the sentence.
 SIDES = {
     "above": "significantly above guessing",
     "around": "not significantly different from guessing",
@@ -117,27 +119,44 @@ def _found(results: Results, settings: Sequence[Setting], name: str) -> str:
     words = declared.words if declared and declared.words else f"{label}:"
     chances = {number(value, 3) for cell in settings if (value := context.chance_of(cell, name)) is not None}
     by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
-    sides = Counter(side for setting in settings if (side := _side(setting, name)))
+    sides = Counter(
+        side
+        for setting, side in zip(settings, _sides(results, settings, name), strict=True)
+        if side and setting.estimate(name).n >= FEWEST
+    )
     several = f" of {len(settings)} settings" if len(settings) > 1 else ""
     verdict = "".join(f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in sides.items())
     return f"{words} {_ends(results, settings, name)}{by_chance}{verdict}"
 
 
 def _other_attacks(results: Results, risk: HeadlineRisk | None) -> list[str]:
-    """A sentence for each other kind of attack that is above chance with its interval in a setting of the baseline."""
+    """A sentence for each other kind of attack that is significantly above chance in a setting of the baseline."""
     if risk is None:
         return []
     names = [context.stated_risk(results, entry.name) for entry in context.first_risks(results)]
     others = [(baseline_settings(results, name), name) for name in names if name != risk.name]
-    above = [(cells, name) for cells, name in others if any(_above_chance(results, cell, name) for cell in cells)]
-    return [f"{_found(results, *pair)}." for pair in above]
+    return [f"{_found(results, *pair)}." for pair in others if "above" in _sides(results, *pair)]
 
 
-def _above_chance(results: Results, setting: Setting, name: str) -> bool:
-    """Whether the interval over runs, or that over the examples of a single run, lies above the value by chance."""
-    estimate, chance = setting.estimate(name), context.chance_of(setting, name)
-    ends = _examples_interval(results, setting.finished, name) if estimate.n == 1 else None
-    return chance is not None and (ends[0] if ends else estimate.low) > chance
+def _sides(results: Results, settings: Sequence[Setting], name: str) -> list[str]:
+    """On which side of the value by chance each setting is, one of `SIDES`, after Holm's correction over the settings.
+
+    By the paired test over runs or, of a single run, by the interval within it, as if it was a normal one; empty if there
+    is neither.
+    """
+    gaps, p_values = list[float](), list[float]()
+    for setting in settings:
+        chance, values = context.chance_of(setting, name), setting.measured(name)
+        above = [NAN if chance is None else value - chance for value in values]
+        gaps.append(sum(above))
+        p_values.append(paired_test(above))
+        if len(above) == 1 and (ends := _interval_within(results, setting.finished, name)):
+            half = values[0] - ends[0] if above[0] > 0 else ends[1] - values[0]
+            p_values[-1] = 2 * NormalDist().cdf(-REACH * abs(above[0]) / max(half, ROUNDING))
+    return [
+        "" if math.isnan(p) else "around" if p >= SIGNIFICANT else "above" if gap > 0 else "below"
+        for gap, p in zip(gaps, holm(p_values), strict=True)
+    ]
 
 
 def _without_attack(results: Results) -> str:
@@ -151,14 +170,6 @@ def _without_attack(results: Results) -> str:
         settings = [setting for setting in settings if setting.measured(name)]
         words.append(f"{context.capital(context.full_label(name))}: {_ends(results, settings, name)}.")
     return " ".join(words)
-
-
-def _side(setting: Setting, name: str) -> str:
-    """On which side of the value by chance the interval over runs lies, one of `SIDES`; empty if there is no interval."""
-    estimate, chance = setting.estimate(name), context.chance_of(setting, name)
-    if chance is None or estimate.n < FEWEST:
-        return ""
-    return "above" if estimate.low > chance else "below" if estimate.high < chance else "around"
 
 
 def _compared(paired: Sequence[Contrast], name: str) -> str:
@@ -182,18 +193,18 @@ def _compared(paired: Sequence[Contrast], name: str) -> str:
 def value_of(results: Results, setting: Setting, name: str) -> str:
     """A metric in one setting: mean and interval over runs, or the values of one or two runs; a guarantee's range.
 
-    A single run has the interval over the attacked examples, if its attack gave one.
+    A single run has the interval within it, over attacked examples, targets or canaries, if its attack gave one.
     """
     estimate, digits = setting.estimate(name), metric(name).digits
     words = " ".join(filter(None, estimate.cell(digits)))
     if estimate.n >= FEWEST or estimate.bound == "upper":
         return words
-    if estimate.n == 1 and (ends := _examples_interval(results, setting.finished, name)):
-        return f"{words} ({number(ends[0], digits)} to {number(ends[1], digits)} over examples, one run)"
+    if estimate.n == 1 and (ends := _interval_within(results, setting.finished, name)):
+        return f"{words} ({number(ends[0], digits)} to {number(ends[1], digits)} within one run)"
     return f"{words} ({'one run' if estimate.n == 1 else f'{estimate.n} runs'}, so without an interval)"
 
 
-def _examples_interval(results: Results, trials: Sequence[Row], name: str) -> tuple[float, float] | None:
+def _interval_within(results: Results, trials: Sequence[Row], name: str) -> tuple[float, float] | None:
     """The 95 % interval within the only trial with ``name``: of its columns, or of the published risk's last row."""
     (trial,) = (trial for trial in trials if trial.get(name) is not None)
     low, high = trial.get(f"{name}_low"), trial.get(f"{name}_high")
@@ -269,7 +280,7 @@ def _differences(paired: Sequence[Contrast]) -> list[str]:
 def _difference(test: Contrast) -> str:
     kind, better = "higher" if test.difference.mean > 0 else "lower", metric(test.metric).direction
     judged = f" ({'better' if better == kind else 'worse'})" if better else ""
-    p = "p < 0.001" if test.p_holm < 0.001 else f"p = {test.p_holm:.3f}"
+    p = f"p = {p_text(test.p_holm)}".replace("= <", "< ")
     where = f", {test.setting}" if test.setting else ""
     return (
         f"{test.method} against {test.baseline}{where}: {context.full_label(test.metric)} {kind} by {_size(test)}"

@@ -15,7 +15,19 @@ from algorithms.metrics.statistics import FEWEST, estimate, number, p_text
 from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import families, metric
 from orchestrator.report import context
-from orchestrator.report.data import SLOT_NAMES, Results, Setting, Value, counts, over_seeds, rows, text
+from orchestrator.report.data import (
+    SLOT_NAMES,
+    Repeat,
+    Results,
+    Setting,
+    Value,
+    counts,
+    independent,
+    over_seeds,
+    repeat,
+    rows,
+    text,
+)
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.front import Front
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
@@ -193,7 +205,7 @@ def front_line(front: Front) -> str:
     return (
         f"Of {len(front.shares)} equal settings, {number(by_chance, 1)} would be on the front by chance, if accuracy and risk "
         f"err independently. The front's hypervolume, between accuracy 0 and risk 1, is {value}{interval}, rather too large, "
-        f"because the best of several are partly lucky; {front.repetitions} common repetitions."
+        f"because the best of several are partly lucky, which the interval takes off; {front.repetitions} common repetitions."
     )
 
 
@@ -225,13 +237,13 @@ def attacks_markdown(results: Results) -> str:
     """The content of ``attacks.md``: a line for each setting, attack and target; empty if no attack has an AUC."""
     lines = [line for setting in results.settings for line in _attack_lines(results, setting)]
     head = [*key_labels(results.keys), "attack", "on", "measure", "AUC"]
-    blocks = [f"# {results.name}: attacks", ATTACKS_READING, markdown_table(head, lines)]
-    return "\n\n".join(blocks) + "\n" if lines else ""
+    blocks = [f"# {results.name}: attacks", ATTACKS_READING, context.partition_line(results)]
+    return "\n\n".join(filter(None, [*blocks, markdown_table(head, lines)])) + "\n" if lines else ""
 
 
 def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     """The lines of one setting, in the order in which its trials have the attacks."""
-    aucs: dict[Place, list[float]] = {}
+    aucs: dict[Place, list[tuple[Repeat, float]]] = {}
     for trial in setting.finished:
         frame, found = results.last_attacks(trial, "attacks"), dict[Place, list[float]]()
         for row in [] if frame is None else rows(frame):
@@ -242,10 +254,10 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
                 place = attack, over_seeds(target, len(setting.finished)), measure
                 found.setdefault(place, []).append(float(value))
         for place, values in found.items():
-            aucs.setdefault(place, []).append(sum(values) / len(values))
-    for (attack, target, measure), values in aucs.items():
-        seeds = f"({len(values)} of {len(setting.finished)} seeds)" if len(values) < len(setting.finished) else ""
-        auc = " ".join(filter(None, [*estimate(values, (0, 1)).cell(3), seeds]))
+            aucs.setdefault(place, []).append((repeat(trial), sum(values) / len(values)))
+    for (attack, target, measure), means in aucs.items():
+        seeds = f"({len(means)} of {len(setting.finished)} seeds)" if len(means) < len(setting.finished) else ""
+        auc = " ".join(filter(None, [*estimate(independent(means), (0, 1)).cell(3), seeds]))
         yield [*_values(results.keys, setting), attack, target, measure, auc]
 
 

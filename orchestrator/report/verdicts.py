@@ -15,7 +15,7 @@ the claims of a paper in one reading (those without readings count in each):
 A claim that two methods do not differ, that one is not below the other, or that a value is the printed one, is supported if
 the one-sided tests say so, and contradicted if the effect is beyond the margin. In steps 2 to 4 half of the interval must not
 be wider than the margin, unless all of it lies beyond. A claim with several parts is supported, or contradicted, in part if
-some are and the others are not, or were not tested.
+some are and the others are not, or were not tested; contradicted in part where one is reversed and another is supported.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
-from algorithms.metrics.statistics import NAN, SIGNIFICANT, deviation, holm, p_text, quantile
+from algorithms.metrics.statistics import NAN, SIGNIFICANT, holm, p_text, quantile
 from orchestrator.report.data import Results, grouped
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
 from orchestrator.report.measured import Trial, differing, matches, trials_of
@@ -82,11 +84,16 @@ class Effect:
         """The mean effect."""
         return math.fsum(self.values) / self.n if self.values else NAN
 
+    @cached_property
+    def deviation(self) -> float:
+        """The sample standard deviation; NaN of fewer than two values."""
+        return stdev(self.values) if self.n > 1 else NAN
+
     def half(self, confidence: float = 0.95) -> float:
         """Half the width of Student's interval of the mean."""
         if self.n < 2:
             return NAN
-        return quantile(self.n - 1, confidence) * deviation(self.values) / math.sqrt(self.n)
+        return quantile(self.n - 1, confidence) * self.deviation / math.sqrt(self.n)
 
     def p_beyond(self, bound: float, above: bool) -> float:
         """The one-sided p value of the t test against a mean at ``bound``, for a mean above or below it.
@@ -97,7 +104,7 @@ class Effect:
 
         if self.n < 2:
             return NAN
-        distance, error = (self.mean - bound) * (1 if above else -1), deviation(self.values) / math.sqrt(self.n)
+        distance, error = (self.mean - bound) * (1 if above else -1), self.deviation / math.sqrt(self.n)
         return float(stdtr(self.n - 1, -distance / error)) if error else 0.5**self.n if distance > 0 else 1.0
 
     @property
@@ -126,7 +133,7 @@ class Effect:
         from scipy.optimize import brentq
         from scipy.stats import norm
 
-        spread, mean = deviation(self.values) if self.n > 1 else NAN, self.mean - self.target
+        spread, mean = self.deviation, self.mean - self.target
         size = -mean if self.above else abs(mean)
         away = abs(self.margin - size)  # from the nearer end of the margin
         alike = size < self.margin and away > abs(mean * self.side)  # the one-sided tests decide
@@ -293,9 +300,9 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
     for reading in dict.fromkeys(part.reading for part in parts):
         names = {part.verdict for part in parts if part.reading == reading}
         weakest = min(names - {NOT_TESTED} or names, key=WEAKEST_FIRST.index)
-        if len(names) > 1 and names & {SUPPORTED, SMALLER}:
+        if len(names) > 1 and names & {SUPPORTED, SMALLER} and not names & {REVERSED, BEYOND}:
             weakest = IN_PART
-        elif names & {*AGAINST} and names & {*OPEN}:
+        elif names & {*AGAINST} and names & {*OPEN, SUPPORTED, SMALLER}:
             weakest = AGAINST_IN_PART
         joined[reading] = weakest
     return joined

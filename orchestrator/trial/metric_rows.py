@@ -180,8 +180,11 @@ def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     from scipy.integrate import trapezoid
 
     false, true = classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged])
-    area = float(trapezoid(true, false))
-    return {"auc_micro": area} | (fairness.fairness_null(*_predictions_by_group(shot), rng) if shot.two_groups else {})
+    row = {"auc_micro": float(trapezoid(true, false))}
+    if shot.two_groups:
+        owner = shot.data.test_owner[shot.test_group >= 0]
+        row |= fairness.fairness_null(*_predictions_by_group(shot), owner, rng)
+    return row
 
 
 def _predictions_by_group(shot: Snapshot) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], int]:

@@ -65,12 +65,16 @@ def decided(n: int, classes: int, seed: int, share: float = 0.8):
     return predicted, labels, rng.random(n) < share
 
 
-@pytest.mark.parametrize(("n", "classes", "share"), [(300, 4, 0.8), (40, 10, 0.5), (25, 3, 0.1)])
-def test_fairness_by_chance_is_the_mean_over_permuted_groups(n, classes, share):
-    predicted, labels, privileged = decided(n, classes, n, share)
+@pytest.mark.parametrize(
+    ("n", "classes", "share", "clients"), [(300, 4, 0.8, 300), (300, 4, 0.5, 12), (40, 10, 0.5, 40), (25, 3, 0.1, 25)]
+)
+def test_fairness_by_chance_is_the_mean_over_permuted_groups_of_clients(n, classes, share, clients):
+    predicted, labels, group = decided(n, classes, n, share)
+    group, owner = group[:clients], np.arange(n) * clients // n
+    predicted = np.where(owner % 3 == 0, 0, predicted)  # some clients get one class only, so that examples are alike
     rng, draws = np.random.default_rng(0), 1500
-    permuted = [fairness.fairness(predicted, labels, rng.permutation(privileged), classes) for _ in range(draws)]
-    found = fairness.fairness_null(predicted, labels, privileged, classes, rng, draws)
+    permuted = [fairness.fairness(predicted, labels, rng.permutation(group)[owner], classes) for _ in range(draws)]
+    found = fairness.fairness_null(predicted, labels, group[owner], classes, 7 + 5 * owner, rng, draws)
     assert tuple(found) == NULLS
     for name in NULLS:
         slow = np.array([one[name.removesuffix("_null")] for one in permuted])
@@ -81,13 +85,12 @@ def test_fairness_by_chance_is_the_mean_over_permuted_groups(n, classes, share):
 
 def test_an_empty_group_has_no_fairness_by_chance_and_a_seed_repeats_it():
     predicted, labels, privileged = decided(50, 3, 0)
+    null = lambda *given, seed: fairness.fairness_null(*given, 3, np.arange(len(given[0])), np.random.default_rng(seed))  # noqa: E731
     for group in (np.ones(50, bool), np.zeros(50, bool)):
-        found = fairness.fairness_null(predicted, labels, group, 3, np.random.default_rng(0))
-        assert np.isnan(list(found.values())).all()
+        assert np.isnan(list(null(predicted, labels, group, seed=0).values())).all()
     none = np.zeros(0, np.int64)
-    assert np.isnan(list(fairness.fairness_null(none, none, none > 0, 3, np.random.default_rng(0)).values())).all()
-    one, other = (fairness.fairness_null(predicted, labels, privileged, 3, np.random.default_rng(5)) for _ in range(2))
-    assert one == other
+    assert np.isnan(list(null(none, none, none > 0, seed=0).values())).all()
+    assert null(predicted, labels, privileged, seed=5) == null(predicted, labels, privileged, seed=5)
 
 
 def test_a_risk_equal_to_the_tolerance_is_no_violation():

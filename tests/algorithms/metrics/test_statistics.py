@@ -108,6 +108,7 @@ def test_few_or_equal_differences() -> None:
         one, p = estimate(few), paired_test(few)
         assert (math.isnan(p), math.isnan(one.half), one.values) == (True, True, tuple(few))
     assert paired_test([0.0, 0.0, 0.0]) == paired_test([0.1 + 0.2 - 0.3, 0.0, 0.0]) == 1
+    assert estimate([0.8, 0.8, 0.8]).half == 0
     assert paired_test([2.0, 2.0, 2.0, 2.0]) == 0.125, "of 16 choices of signs, two are as extreme"
     assert math.isnan(paired_test([1.0, math.inf, 2.0]))
 

@@ -134,6 +134,11 @@ def test_some_runs_of_an_exact_claim_may_lie_above_it_by_chance(runs: int, above
     assert ("not refuted" in audited_line(audits(runs, above))) == chance
 
 
+def test_one_sure_run_does_not_make_another_that_may_be_chance_count() -> None:
+    trials = [audit("refuted", 0, low=9.0), *audits(20, 2)[1:]]
+    assert audited_line(trials).endswith("refuted in 1 of 20 runs")
+
+
 def test_how_often_an_exact_claim_is_refuted_by_its_intervals() -> None:
     """By simulation of runs whose intervals lie above the claim with probability 0.025."""
     rng = np.random.default_rng(0)

@@ -72,6 +72,29 @@ def test_settings_that_are_dominated_surely_perhaps_and_not_at_all():
     assert front.volume[1] < front.volume[0] < front.volume[2]
 
 
+def test_the_interval_of_the_hypervolume_covers_that_of_the_true_means_though_the_best_are_lucky():
+    rng, covered, sweeps = np.random.default_rng(4), 0, 60
+    for _ in range(sweeps):
+        equal = [setting(str(at), *rng.normal([0.7, 0.6], 0.05, (5, 2)).T) for at in range(5)]
+        _, low, high = front_of(equal, "accuracy", "risk").volume
+        covered += low <= 0.7 * (1 - 0.6) <= high
+    assert covered > 0.9 * sweeps
+    _, low, _ = front_of([setting(name, [0, 0.1, 0.5], [1, 0.9, 0.2]) for name in "ab"], "accuracy", "risk").volume
+    assert low == 0, "an area"
+
+
+def test_repetitions_on_one_partition_are_one():
+    drawn = np.random.default_rng(5).uniform(size=(2, 6, 2))
+    crossed = [setting(name, *rows.T) for name, rows in zip("ab", drawn, strict=True)]
+    for one in crossed:
+        for at, trial in enumerate(one.trials):
+            trial["data.split_seed"] = at // 2
+    means = [setting(name, *rows.reshape(3, 2, 2).mean(axis=1).T) for name, rows in zip("ab", drawn, strict=True)]
+    found, expected = (front_of(settings, "accuracy", "risk") for settings in (crossed, means))
+    assert found.repetitions == 3 and found.volume == pytest.approx(expected.volume)
+    assert [share for _, share in found.shares] == [share for _, share in expected.shares]
+
+
 def test_equal_settings_dominate_neither_and_two_seeds_have_no_probability():
     same = [setting(name, [0.8, 0.7, 0.9], [0.6, 0.6, 0.7]) for name in "ab"]
     assert [share for _, share in front_of(same, "accuracy", "risk").shares] == [1, 1]

@@ -13,6 +13,7 @@ import datasets
 from algorithms.metrics.statistics import estimate
 from orchestrator.config.run import resolve
 from orchestrator.report.data import Results, read_results, results, rows
+from orchestrator.report.frame import contrasts
 from orchestrator.report.sentences import SIDES, sentences_of
 from orchestrator.trial.random_streams import stream
 from tests.support.inline import inline_trial
@@ -67,12 +68,46 @@ def test_one_or_two_runs_have_no_interval_and_no_verdict(values: tuple[float, ..
     assert not any(words in found for words in SIDES.values())
 
 
+@pytest.mark.parametrize(("settings", "side", "told_of"), [(1, "above", True), (4, "around", False)])
+def test_guessing_is_refuted_after_holms_correction_over_the_settings(settings: int, side: str, told_of: bool) -> None:
+    """Each has p = 0.02 in the headline's attack, and an interval from 0.21 within one run of the other, which guesses 0.2."""
+    table = [
+        {
+            "id": f"{ratio}{seed}",
+            "status": "finished",
+            "seed": seed,
+            "data.split.minority_ratio": ratio,
+            "accuracy": 0.9,
+        }
+        | {"mia_accuracy_global": value, "sum_source_chance": 0.2}
+        | ({"sum_source": 0.3, "sum_source_low": 0.21, "sum_source_high": 0.39} if seed == 0 else {})
+        for ratio in range(settings)
+        for seed, value in enumerate(around(0.528, 0.0, 0.01, -0.01, 0.0, 0.0))
+    ]
+    made = sentences_of(results(Path("made_up"), rows(table), ("data.split.minority_ratio", "seed"), {}))
+    assert [one for one, words in SIDES.items() if words in made.headline] == [side]
+    assert (f" in {settings} of {settings} settings" in made.headline) == (settings > 1)
+    assert any("(0.210 to 0.390 within one run)" in line for line in made.findings) == told_of
+
+
+def test_three_equal_values_are_not_significantly_above_guessing() -> None:
+    assert SIDES["around"] in told(planted(ifca=(0.6, 0.6, 0.6)))  # p = 2 / 2^3
+
+
 def test_a_difference_that_is_not_significant_is_stated_with_its_interval_and_not_claimed() -> None:
     found = sentences_of(planted(ifca=around(0.63), ifca_mir=around(0.62, 0.04, -0.05, 0.03, -0.02, 0.01)))
     assert "0 of 1 comparisons" in found.headline
     (risk,) = [line for line in found.findings if "IFCA-MIR against IFCA" in line and "MIA" in line]
     assert "(-0.038 to 0.054), not significant; 5 pairs, p = 1.000 (Holm)" in risk
     assert found.findings[-1].startswith("0 of 2 differences")
+    assert "at most 0.1 would show a difference by chance" in found.findings[-1]
+
+
+@pytest.mark.parametrize(("p", "words"), [(0.0499, "p < 0.050"), (0.0004, "p < 0.001"), (0.0123, "p = 0.012")])
+def test_a_p_value_is_not_rounded_to_the_other_side_of_significance(p: float, words: str) -> None:
+    made = planted(ifca=around(0.63), ifca_mir=around(0.6))
+    first, *_ = (replace(test, p_holm=p) for test in contrasts(made))
+    assert f" pairs, {words} (Holm)." in sentences_of(made, [first]).findings[-2]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +168,7 @@ def test_rows_of_other_attacks_and_rounds_lend_no_interval(tmp_path: Path) -> No
     other = {"low": 0.1, "high": 0.2}
     table = [RISK | other | {"attack": "loss_threshold"}, RISK | other | {"round": 4}, RISK]
     lines = [row | {"value": trial["mia_accuracy_global"]} for row in table]
-    for rows_, expected in ((lines, "(0.570 to 0.660 over examples, one run)"), (lines[:1], "without an interval)")):
+    for rows_, expected in ((lines, "(0.570 to 0.660 within one run)"), (lines[:1], "without an interval)")):
         pd.DataFrame(rows_).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
         assert expected in told(read_results(folder))
 

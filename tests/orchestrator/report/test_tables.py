@@ -297,6 +297,18 @@ def test_means_are_over_seeds(tmp_path: Path) -> None:
     assert attack_lines(tmp_path / "s", *tables) == ["| vanilla | calibrated_mia | base | auc | 0.620 ± 0.050 |"]
 
 
+def test_attacks_on_one_partition_are_one_value(tmp_path: Path) -> None:
+    left = iter([0.59, 0.61, 0.61, 0.63, 0.63, 0.65])  # two seeds of each of three partitions: 0.60, 0.62, 0.64
+    row = {"attack": "calibrated_mia", "round": 10, "target": "base", "metric": "auc"}
+    write_alone(
+        tmp_path / "s",
+        {"data.split_seed": [1, 2, 3], "seed": [0, 1], "privacy.name": ["none"]},
+        tables=lambda *_: {"attacks": pd.DataFrame([row | {"value": next(left)}])},
+    )
+    page = attacks_markdown(read_results(tmp_path / "s"))
+    assert "| auc | 0.620 ± 0.050 |" in page and "trials with the same partition are averaged first" in page
+
+
 def test_a_seed_in_which_nobody_uses_a_model_is_left_out_and_the_line_says_so(tmp_path: Path) -> None:
     def metrics(run: Any, _: Any) -> dict[str, int]:
         return {"clients_minority": 0 if run["seed"] == 2 else 4}

@@ -245,8 +245,8 @@ def test_a_claim_of_several_parts() -> None:
         return rule._together([Part("p/c", "", "", effect, verdict=verdict) for verdict in verdicts])[""]
 
     assert together(rule.SUPPORTED, rule.SUPPORTED) == rule.SUPPORTED
-    assert together(rule.SUPPORTED, rule.REVERSED) == rule.IN_PART
-    assert together(rule.SUPPORTED, rule.NOT_TESTED) == rule.IN_PART
+    assert together(rule.SUPPORTED, rule.NOT_TESTED) == together(rule.SUPPORTED, rule.NO_EFFECT) == rule.IN_PART
+    assert together(rule.SUPPORTED, rule.REVERSED) == together(rule.SMALLER, rule.BEYOND) == rule.AGAINST_IN_PART
     assert together(rule.REVERSED, rule.NOT_TESTED) == together(rule.BEYOND, rule.CONTRADICTED) == rule.AGAINST_IN_PART
     assert together(rule.REVERSED, rule.NO_EFFECT) == rule.NO_EFFECT
     assert together(rule.INCONCLUSIVE, rule.NOT_TESTED) == rule.INCONCLUSIVE  # of what was tested

@@ -148,6 +148,13 @@ def test_examples_of_nobody_and_groups_without_examples_count_for_no_group():
     assert mixed["demographic_parity"] == pytest.approx(1 / 4)
 
 
+def test_fairness_by_chance_is_that_of_groups_of_clients():
+    """Class 1 is told the clients in 0 of 2, 1 of 1, 0 of 1 and 2 of 4 cases; each is the minority in a fourth of draws."""
+    row = metric_rows.of_last_round(shot(), np.random.default_rng(0))
+    expected = np.mean([3 / 6 - 0, 1 - 2 / 7, 3 / 7 - 0, 2 / 4 - 1 / 4])  # 0.32 with permuted examples
+    assert row["demographic_parity_null"] == pytest.approx(expected, abs=0.04)
+
+
 # What does not exist
 
 
