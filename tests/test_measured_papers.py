@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -18,7 +19,19 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.measured import read_trials
 from orchestrator.report.numbers import records
 from orchestrator.report.verdicts import verdicts
-from tests.support.measured import Rows, differences, measured, of, shown, signed, stated, with_half, words
+from tests.support.measured import (
+    Rows,
+    beyond_classes,
+    by_classes,
+    differences,
+    measured,
+    of,
+    shown,
+    signed,
+    stated,
+    with_half,
+    words,
+)
 from tests.support.pages import ROOT
 
 # FinP
@@ -70,6 +83,7 @@ def test_finp_tables() -> Iterator[str]:
         values = [
             f"{p:.{d}f}, {shown(own[name], d)}" for (name, d), p in zip(FINP_METRICS.items(), printed, strict=True)
         ]
+        values.insert(2, shown(by_classes(own)))
         yield f"| {label} | {' | '.join(values)} | {shown(own['loss_cov'], 2)} |"
     for label, cells in finp_changes(trials).items():
         yield f"| {label} | {' | '.join(change + '*' * significant for change, significant in cells.values())} |"
@@ -90,11 +104,14 @@ def test_local_epochs() -> Iterator[str]:
     local = trials["run"].map(lambda run: json.loads(run)["training"]["epochs"])
     one, five = (trials[local == epochs] for epochs in (1, 5))
     for epochs, own, (mean, largest) in ((1, one, (0.243, 0.272)), (5, five, (0.409, 0.467))):
-        sia = f"{mean}, {shown(own['sia_mean'])} | {largest}, {shown(own['sia_max'])}"
+        sia = f"{mean}, {shown(own['sia_mean'])} | {shown(by_classes(own))} | {largest}, {shown(own['sia_max'])}"
         losses = f"{shown(own['loss'], 2)} | {shown(own['test_loss'], 2)}"
         yield f"| {epochs} | {sia} | {shown(own['test_accuracy'])} | {losses} |"
     rises = differences(five, one, "sia_mean")
     yield f"From one to five epochs, the mean success rises by {shown(rises)} (printed: 0.166)"
+    few, many = map(beyond_classes, (one, five))
+    yield f"by classes rises by more, {shown(differences(many, few, 'sia_mean'))}: from {shown(few['sia_mean'])} to"
+    yield f"to {shown(many['sia_mean'])} (looked at afterwards)"
     assert len(rises) == 5 and abs(0.166 - estimate(rises).mean) < 0.04  # the claim's margin
     assert f"{five['test_loss'].mean() / five['loss'].mean():.0f}" == "7"
     yield "training loss is a seventh of the test loss"
@@ -110,6 +127,7 @@ def test_strength_of_the_penalty() -> Iterator[str]:
     rounds = pd.concat(map(measured, ("finp_local_epochs_pairs_rounds", "finp_cifar_cnn_beta_rounds")))
     last = rounds[rounds["round"] >= 15].groupby("id")["sia_mean"].mean()
     published, ids = [record for record in records() if record.source == "Table 3 = Table 4"], dict[str, str]()
+    largest, chance = dict[str, str](), by_classes(trials).set_axis(trials["id"])
     for row in trials.itertuples():
         run = json.loads(row.run)
         beta, weights = run["objective"].get("beta"), run["aggregation"]["name"].removeprefix("finp_").upper()
@@ -122,7 +140,7 @@ def test_strength_of_the_penalty() -> Iterator[str]:
         eod = f"{theirs['eod']}, {row.eod:.2f} ({row.eod_null:.2f})"
         after = f"{theirs['converge_round']:.0f}, {row.converge_round:.0f}"
         label = f"{beta}, {weights}" if beta else "none"
-        ids[label] = row.id
+        ids[label], largest[label], sia = row.id, f"{theirs['sia_max_pct'] / 100:.3f}", f"{sia} ({chance[row.id]:.3f})"
         yield f"| {label} | {sia} | {last[row.id]:.3f} | {after} | {accuracy} | {cov} | {eod} |".replace("nan", "–")
     fall = differences(same, penalized[penalized["id"] == ids["0.3, PCA"]], "sia_mean")
     yield f"plain training has a standard deviation of {plain['sia_mean'].std():.3f} over five partitions"
@@ -135,11 +153,40 @@ def test_strength_of_the_penalty() -> Iterator[str]:
     assert (by_round[:3] > 0.11).all() and (by_round[3:] == 0.1).all(), "in the fourth round"
     assert of_collapsed["f1_macro"][3:].to_numpy() == pytest.approx(one_class)
     row = collapsed.iloc[0]
-    yield f"(mean success {row['sia_mean']:.3f}, by chance {row['sia_chance']:.1f})"
+    yield f"its mean success is {row['sia_mean']:.3f}, and {chance[row['id']]:.3f} by chance with owners permuted"
+    assert (of_collapsed["sia_mean"] - by_classes(of_collapsed))[3:].abs().max() < 0.001
+    yield f"(A blind guess has {row['sia_chance']:.1f}.)"
     yield f"in {found.min():.3f} to {found.max():.3f} of its guesses"
     yield f"in {own:.3f} on this partition and in {partitions.min():.3f} to {partitions.max():.3f} on the five"
-    yield f"(by {own - found.max():.3f} to {own - found.min():.3f} here)"
     assert all(found[ids[f"0.3, {weights}"]] > found[ids[f"0.05, {weights}"]] for weights in ("PCA", "ALA"))
+    at = {label: rounds[rounds["id"] == one].sort_values("round") for label, one in ids.items()}
+    pca, ala, none = (at[label]["loss"].iloc[-1] for label in ("0.3, PCA", "0.3, ALA", "none"))
+    yield f"in round 20 is {pca:.2f} with PCA and {ala:.2f} with ALA weights, and {none:.2f} without the penalty"
+    peak, peaks = trials.set_index("id")["sia_max"], plain["sia_max"]
+    yield f"has {peak[ids['none']]:.3f} under plain training ({peaks.min():.3f} to {peaks.max():.3f} on the five partitions)"
+    weak = [peak[one] for label, one in ids.items() if label.startswith(("0.05", "0.1"))]
+    assert len(weak) == 4 and max(weak) < peak[ids["none"]]
+    strong = {f"{peak[ids[f'0.3, {weights}']]:.3f}" for weights in ("PCA", "ALA")}
+    yield f"{min(weak):.3f} to {max(weak):.3f} with betas of 0.05 and 0.1, and {' '.join(strong)} with 0.3 and either weights"
+    yield f"(printed: {largest['none']} without, {largest['0.3, PCA']} with PCA and {largest['0.3, ALA']} with ALA)"
+    lower = {label: below_plain(at["none"], own) for label, own in at.items()}
+    pca, ala = (
+        f"{lower[label][-12:].min():.3f} to {lower[label][-12:].max():.3f}" for label in ("0.3, PCA", "0.3, ALA")
+    )
+    yield f"lower in each of its last 12 rounds, by {pca} with PCA and {ala} with ALA weights"
+    weak_rounds = [lower[label] for label in lower if label.startswith(("0.05", "0.1"))]
+    assert all(one.min() < 0 < one.max() for one in weak_rounds)
+    cov = rounds[rounds["round"] >= 15].groupby("id")["sia_cov"].mean()
+    pca, ala, none = (cov[ids[label]] for label in ("0.3, PCA", "0.3, ALA", "none"))
+    yield f"it is {pca:.3f} with PCA and {ala:.3f} with ALA weights, and {none:.3f} without the penalty"
+    yield f"({cov[plain['id']].min():.3f} to {cov[plain['id']].max():.3f} on the five partitions)"
+
+
+def below_plain(plain: Rows, own: Rows) -> pd.Series:
+    """How far success lies below that of plain training at the same training loss, in each round that has one there."""
+    plain = plain.sort_values("loss")
+    within = own[own["loss"].between(plain["loss"].min(), plain["loss"].max())]
+    return pd.Series(np.interp(within["loss"], plain["loss"], plain["sia_mean"]) - within["sia_mean"].to_numpy())
 
 
 def times_as_long(trials: Rows, label: str) -> Any:
@@ -163,6 +210,8 @@ def test_finp_sentences() -> Iterator[str]:
     yield f"in the baseline by {with_half(beyond['eod'][0], 3)}"
     base = finp(trials, "Baseline")
     assert base["sia_mean"].mean() == pytest.approx(2 / 10, abs=0.02)
+    assert base["sia_mean"].mean() / by_classes(base).mean() == pytest.approx(4 / 3, abs=0.02)
+    yield f"(the baseline's by {shown(beyond_classes(base)['sia_mean'])})"
     for rows, metric in product((trials, before), ("sia_mean", "sia_cov", "eod")):
         assert not starred(rows, metric)
     cov = [estimate(differences(finp(trials, label), base, "sia_cov")) for label in FINP if label != "Baseline"]
@@ -176,6 +225,66 @@ def test_finp_sentences() -> Iterator[str]:
     ):
         assert len(starred(trials, metric)) == 4 and changes[label][metric][1]
         yield f"{sentence} {changes[label][metric][0].removeprefix('−')}"
+
+
+BEYOND = {"sia_mean": 4, "sia_mad": 4, "eod": 3, "sia_cov": 3}
+PENALIZED = ("FinP_client", "FinP (PCA)", "FinP (ALA)")
+
+
+def beyond_baseline(trials: Rows) -> dict[tuple[str, str], list[float]]:
+    """What exceeds its value by classes: the differences from the baseline, by method and metric."""
+    rows = beyond_classes(trials)
+    pairs = product([label for label in FINP if label != "Baseline"], BEYOND)
+    return {(label, name): differences(finp(rows, label), finp(rows, "Baseline"), name) for label, name in pairs}
+
+
+def least_of_classes() -> str:
+    """By how much the penalty lowers what is found beyond the mix of labels on UCI HAR, in percent."""
+    trials = measured("finp_har")
+    found, base = beyond_baseline(trials), beyond_classes(finp(trials, "Baseline"))["sia_mean"].mean()
+    shares = sorted(-estimate(found[label, "sia_mean"]).mean / base for label in PENALIZED)
+    return f"{100 * shares[0]:.0f} to {100 * shares[-1]:.0f} %"
+
+
+@stated("docs/finp.md")
+def test_exposure_beyond_the_mix_of_labels() -> Iterator[str]:
+    trials = measured("finp_har")
+    found = beyond_baseline(trials)
+    p = dict(zip(found, holm([paired_test(values) for values in found.values()]), strict=True))
+    assert len(p) == 20
+    for label in FINP:
+        if label != "Baseline":
+            cells = (signed(found[label, name], d) + "*" * (p[label, name] < 0.05) for name, d in BEYOND.items())
+            yield f"| {label} | {' | '.join(cells)} |"
+    six = list(product(PENALIZED, ("sia_mean", "sia_mad")))
+    assert [pair for pair in p if p[pair] < 0.05 and pair not in six] == [("FinP (PCA)", "eod")]
+    yield f"have p values of {max(p[pair] for pair in six):.3f} or less, the one in EOD {p['FinP (PCA)', 'eod']:.3f}"
+    base = beyond_classes(finp(trials, "Baseline"))["sia_mean"].mean()
+    yield f"the mean's are {least_of_classes()} of the baseline's {base:.3f}"
+    chance = trials.assign(null=by_classes(trials))
+    rises = [estimate(differences(finp(chance, one), finp(chance, "Baseline"), "null")) for one in PENALIZED]
+    assert min(one.low for one in rises) > 0
+    rises.sort(key=lambda one: one.mean)
+    yield f"by classes it rises by {rises[0].mean:.3f} to {rises[-1].mean:.3f}"
+    later = beyond_baseline(trials[trials["seed"] >= 52])
+    yield f"the six have p of {max(paired_test(later[pair]) for pair in six):.3f} or less without correction"
+
+
+@stated("docs/finp.md")
+def test_losses_of_clients_on_their_own_examples() -> Iterator[str]:
+    clients = measured("finp_har_clients")
+    assert sorted(clients["seed"].unique()) == [*range(52, 67)]
+    keys = ["objective.name", "aggregation.name", "seed"]
+    own = clients.groupby([*keys, "round"])["target_loss"]
+    spread = pd.DataFrame({"sd": own.std(ddof=0), "mean": own.mean()}).groupby(level=keys).mean().reset_index()
+    sd, mean = (
+        [differences(finp(spread, label), finp(spread, "Baseline"), name) for label in PENALIZED]
+        for name in ("sd", "mean")
+    )
+    assert min(map(paired_test, sd)) > 0.05
+    yield "{}, {} and {} in these rows".format(*map(signed, sd))
+    rises = sorted(estimate(one).mean for one in mean)
+    yield f"its mean rises by {rises[0]:.3f} to {rises[-1]:.3f}"
 
 
 def in_common(rows: Rows, others: Rows) -> Rows:
@@ -213,9 +322,10 @@ def test_how_well_rho_is_measured() -> Iterator[str]:
     )
     yield f'"about 1" for eigenvalue and trace over all clients and rounds (App. C.4), and we find {together}'
     yield f"are ranked alike by {within} only"
-    yield f"The reliability of {whole} (intervals in the table) says that over a quarter"
+    yield f"The reliability of {whole} (intervals in the table) says that about a quarter"
     assert all(0.25 < 1 - float(end) < 0.3 for end in whole.split(" to "))
-    yield f"its reliability is {rho_means(before, 'rho_reliability')}"
+    least = shown(finp(before, "FinP_client")["rho_reliability"], 2)
+    yield f"its reliability is {rho_means(before, 'rho_reliability')} ({least} in the table)"
 
 
 @stated("docs/finp.md")
@@ -427,4 +537,9 @@ def test_the_pairs_that_were_added_lead_to_the_same() -> Iterator[str]:
     eod = [p["finp/exposure_eod", name] for name in ("FinP (PCA)", "FinP (ALA)")]
     yield f"EOD stays within 0.05 (p = {eod[0]:.4f} with PCA, {eod[1]:.3f} with ALA weights)"
     (alike,) = [value for (claim, _), value in p.items() if claim == "finp/weights_agree"]
-    yield f"CoV is the same with either (p = {alike:.4f})"
+    yield f"CoV with PCA weights within 0.05 of CoV with ALA weights (p = {alike:.4f})"
+    costs = [
+        part for verdict in judged for part in verdict.parts if part.claim == "finp/accuracy" and part.effect.n == 15
+    ]
+    assert len(costs) == 3 and {part.reading for part in costs} == {"all examples"}
+    yield f"(corrected p of {min(part.p_holm for part in costs):.2f} or more)"
