@@ -18,7 +18,15 @@ from algorithms.metrics.statistics import estimate, holm, paired_test
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.measured import read_trials
 from orchestrator.report.numbers import records
-from orchestrator.report.verdicts import verdicts
+from orchestrator.report.verdicts import (
+    AGAINST_IN_PART,
+    CONTRADICTED,
+    DECIDED,
+    IN_PART,
+    NO_EFFECT,
+    SUPPORTED,
+    verdicts,
+)
 from tests.support.measured import (
     Rows,
     beyond_classes,
@@ -511,13 +519,46 @@ def test_client_inference_over_partitions() -> Iterator[str]:
 # Verdicts
 
 
+def deciding(cell: str) -> str:
+    """The verdict of the first reading that decides, from those of a claim such as "all examples: supported; ..."."""
+    found = [one.split(": ")[-1] for one in cell.split("; ")]
+    return next((one for one in found if one in DECIDED), found[0])
+
+
+@stated("README.md")
+def test_what_the_readme_says_of_finp() -> Iterator[str]:
+    yield f"what is found beyond the mix of classes is {least_of_classes()} lower under its penalty"
+    rounds = measured("finp_local_epochs_pairs"), measured("finp_cifar_cnn_beta")
+    runs = [
+        rows.assign(objective=rows["run"].map(lambda run: json.loads(run)["objective"].get("beta"))) for rows in rounds
+    ]
+    plain = runs[0][
+        (runs[0]["seed"] == 42) & (runs[0]["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == 5)
+    ]
+    strong = runs[1][runs[1]["objective"] == 0.3]["sia_max"]
+    assert len(strong) == 2 and strong.max() == strong.min()
+    yield f"lowers its peak ({strong.max():.3f} against {plain['sia_max'].item():.3f})"
+
+
 @stated("README.md")
 def test_how_many_claims_are_decided() -> Iterator[str]:
     text = words("docs/verdicts.md")
     found = r"(\d+) claims: (\d+) are decided in at least one reading, (\d+) of them"
     claims, decided, contradicted = re.findall(found, text)[0]
-    first = f"Of [{claims} claims of the three papers](docs/verdicts.md), {decided} are decided so far"
-    yield f"{first}, {contradicted} of them only in that the printed effect is contradicted"
+    words_of = {
+        SUPPORTED: "supported",
+        IN_PART: "supported in part",
+        NO_EFFECT: "without effect",
+        AGAINST_IN_PART: "contradicted in part",
+        CONTRADICTED: "only in that the printed effect is contradicted",
+    }
+    best = [deciding(cell) for cell in re.findall(r"(?<=\. )\*\*([^*]+)\*\*\.", text)]
+    counts = {verdict: best.count(verdict) for verdict in words_of}
+    assert len(best) == int(claims) and sum(counts.values()) == int(decided)
+    assert counts[CONTRADICTED] == int(contradicted)
+    *parts, last = (f"{counts[verdict]} {word}" for verdict, word in words_of.items())
+    yield f"Of [{claims} claims of the three papers](docs/verdicts.md), {decided} are decided so far: "
+    yield f"are decided so far: {', '.join(parts)}, and {last}"
     lines = (ROOT / "docs" / "verdicts.md").read_text().splitlines()
     effects = [line for line in lines if line.endswith("| contradicted as printed, effect undecided |")]
     near = sum("| yes |" in line for line in effects)
