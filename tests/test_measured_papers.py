@@ -204,6 +204,33 @@ def times_as_long(trials: Rows, label: str) -> Any:
     return (rounds[0] / rounds[1]).to_numpy()
 
 
+@stated("sweeps/finp_timing.yaml")
+def test_what_the_sweep_on_time_expects() -> Iterator[str]:
+    here, elsewhere = measured("finp_timing"), measured("finp_timing_20")
+    alone, pca, ala = (shown(times_as_long(elsewhere, label), 1) for label in PENALIZED)
+    yield f"on another machine, {alone} with the penalty alone, {pca} with PCA and {ala} with ALA weights"
+    (own,) = {f"{times_as_long(here, label).mean():.1f}" for label in PENALIZED}
+    yield f"{own} on the three partitions of this file"
+    weights = [times_as_long(rows, "FinP_server (PCA)").mean() for rows in (here, elsewhere)]
+    assert max(abs(one - 1) for one in weights) < 0.1
+
+
+@stated("sweeps/finp_cifar_cnn_beta.yaml")
+def test_what_the_sweep_on_beta_expects() -> Iterator[str]:
+    pairs, penalized = measured("finp_local_epochs_pairs"), measured("finp_cifar_cnn_beta")
+    plain = pairs[pairs["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == 5]
+    beta = penalized["run"].map(lambda run: json.loads(run)["objective"]["beta"])
+    cov = penalized.assign(beta=beta).set_index(["beta", "aggregation.name"])["sia_cov"]
+    yield f"with 0.3 ({cov[0.3, 'finp_pca']:.2f} with PCA, {cov[0.3, 'finp_ala']:.2f} with ALA weights)"
+    yield f"the {plain['sia_cov'].min():.2f} to {plain['sia_cov'].max():.2f} of five partitions"
+    weak = cov[[0.05, 0.1]]
+    yield f"with 0.05 and 0.1 it is {weak.min():.2f} to {weak.max():.2f}"
+    learned = penalized[penalized["accuracy"] > 0.11]
+    times = learned["sia_mean"] / by_classes(learned)
+    assert len(learned) == 6 and times.min() > 1.8 and times.max() < 2.6
+    assert 10 * learned["sia_mean"].min() > 2.9 and 10 * learned["sia_mean"].max() < 4
+
+
 @stated("docs/finp.md")
 def test_finp_sentences() -> Iterator[str]:
     trials, before = measured("finp_har"), measured("finp_har_20")
