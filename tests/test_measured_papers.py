@@ -19,15 +19,7 @@ from datasets.splits.class_counts import portions
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.measured import read_trials
 from orchestrator.report.numbers import records
-from orchestrator.report.verdicts import (
-    AGAINST_IN_PART,
-    CONTRADICTED,
-    DECIDED,
-    IN_PART,
-    NO_EFFECT,
-    SUPPORTED,
-    verdicts,
-)
+from orchestrator.report.verdicts import AGAINST_IN_PART, CONTRADICTED, DECIDED, IN_PART, NO_EFFECT, SUPPORTED, verdicts
 from tests.support.measured import (
     Rows,
     beyond_classes,
@@ -107,11 +99,21 @@ def test_finp_tables() -> Iterator[str]:
     yield f"and the attack in both, it is {latest} times"
 
 
+def with_local(epochs: int) -> Rows:
+    """FedAvg on CIFAR-10, five partitions, with so many local epochs."""
+    trials = measured("finp_local_epochs_pairs")
+    return trials[trials["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == epochs]
+
+
+def with_beta() -> Rows:
+    """FinP on CIFAR-10, one partition, by beta."""
+    trials = measured("finp_cifar_cnn_beta")
+    return trials.set_index(trials["run"].map(lambda run: json.loads(run)["objective"]["beta"]))
+
+
 @stated("docs/finp.md")
 def test_local_epochs() -> Iterator[str]:
-    trials = measured("finp_local_epochs_pairs")
-    local = trials["run"].map(lambda run: json.loads(run)["training"]["epochs"])
-    one, five = (trials[local == epochs] for epochs in (1, 5))
+    one, five = map(with_local, (1, 5))
     for epochs, own, (mean, largest) in ((1, one, (0.243, 0.272)), (5, five, (0.409, 0.467))):
         sia = f"{mean}, {shown(own['sia_mean'])} | {shown(by_classes(own))} | {largest}, {shown(own['sia_max'])}"
         losses = f"{shown(own['loss'], 2)} | {shown(own['test_loss'], 2)}"
@@ -129,8 +131,7 @@ def test_local_epochs() -> Iterator[str]:
 
 @stated("docs/finp.md")
 def test_strength_of_the_penalty() -> Iterator[str]:
-    plain = measured("finp_local_epochs_pairs")
-    plain = plain[plain["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == 5]
+    plain = with_local(5)
     same, penalized = plain[plain["seed"] == 42], measured("finp_cifar_cnn_beta")
     trials = pd.concat([same, penalized])
     rounds = pd.concat(map(measured, ("finp_local_epochs_pairs_rounds", "finp_cifar_cnn_beta_rounds")))
@@ -217,10 +218,8 @@ def test_what_the_sweep_on_time_expects() -> Iterator[str]:
 
 @stated("sweeps/finp_cifar_cnn_beta.yaml")
 def test_what_the_sweep_on_beta_expects() -> Iterator[str]:
-    pairs, penalized = measured("finp_local_epochs_pairs"), measured("finp_cifar_cnn_beta")
-    plain = pairs[pairs["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == 5]
-    beta = penalized["run"].map(lambda run: json.loads(run)["objective"]["beta"])
-    cov = penalized.assign(beta=beta).set_index(["beta", "aggregation.name"])["sia_cov"]
+    plain, penalized = with_local(5), with_beta()
+    cov = penalized.set_index("aggregation.name", append=True)["sia_cov"]
     yield f"with 0.3 ({cov[0.3, 'finp_pca']:.2f} with PCA, {cov[0.3, 'finp_ala']:.2f} with ALA weights)"
     yield f"the {plain['sia_cov'].min():.2f} to {plain['sia_cov'].max():.2f} of five partitions"
     weak = cov[[0.05, 0.1]]
@@ -619,16 +618,9 @@ def deciding(cell: str) -> str:
 @stated("README.md")
 def test_what_the_readme_says_of_finp() -> Iterator[str]:
     yield f"what is found beyond the mix of classes is {least_of_classes()} lower under its penalty"
-    rounds = measured("finp_local_epochs_pairs"), measured("finp_cifar_cnn_beta")
-    runs = [
-        rows.assign(objective=rows["run"].map(lambda run: json.loads(run)["objective"].get("beta"))) for rows in rounds
-    ]
-    plain = runs[0][
-        (runs[0]["seed"] == 42) & (runs[0]["run"].map(lambda run: json.loads(run)["training"]["epochs"]) == 5)
-    ]
-    strong = runs[1][runs[1]["objective"] == 0.3]["sia_max"]
-    assert len(strong) == 2 and strong.max() == strong.min()
-    yield f"lowers its peak ({strong.max():.3f} against {plain['sia_max'].item():.3f})"
+    plain, (strong, other) = with_local(5).set_index("seed")["sia_max"][42], with_beta().loc[0.3]["sia_max"]
+    assert strong == other
+    yield f"lowers its peak ({strong:.3f} against {plain:.3f})"
 
 
 @stated("README.md")
