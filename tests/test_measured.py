@@ -18,7 +18,7 @@ from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report import data
 from orchestrator.report.terminal import summary_table
 from tests.support.audit_oracles import comparison
-from tests.support.measured import Rows, differences, measured, of, shown, signed, stated
+from tests.support.measured import Rows, beyond_classes, differences, measured, of, shown, signed, stated
 from tests.support.pages import ROOT
 
 KEYS = ["clustering.name", "data.split.minority_ratio", "seed"]
@@ -234,7 +234,10 @@ def test_limits_on_leaving() -> Iterator[str]:
 
     tenth, price = (limited(trials, LIMITS[name]) for name in ("at most a tenth leaves", "price 0.2"))
     kept = [signed(differences(own, free, "smaller"), 1).removeprefix("+") for own in (tenth, price)]
-    yield f"its users are {kept[0]} and {kept[1]} more"
+    yield f"in the smaller model**: {kept[0]} and {kept[1]} more"
+    emptied = [int((own["smaller"] == 0).sum()) for own in (free, tenth, price)]
+    assert emptied[1] == emptied[2]
+    yield f"It emptied in {emptied[0]} of {len(free)} seeds without limits and in {emptied[1]} with either"
     fresh = p_values(trials[trials["seed"].isin(FRESH)], "mia_auc_worst")
     corrected = holm(fresh)
     yield f"p = {fresh[1]:.3f} (a tenth) and p = {fresh[3]:.3f} (price 0.2)"
@@ -331,12 +334,35 @@ def test_dp_sgd_and_source_inference() -> Iterator[str]:
     yield f"in {shown(noisy['sia_mean'])} at the largest noise (epsilon {noisy['epsilon_example'].mean():.1f}"
     change = estimate(differences(noisy, plain, "sia_mean"))
     yield f"the difference, {change.mean:+.3f}, has an interval from {change.low:+.3f} to {change.high:+.3f}"
+    yield f"exceeds it (owners permuted within classes) {falls(noisy, plain)}"
     cost = estimate(differences(plain, noisy, "accuracy"))
     yield f"accuracy falls by {cost.mean:.3f} ({cost.low:.3f} to {cost.high:.3f})"
     with_plain, with_noise, with_clip = (one["fedmia_auc"].mean() for one in (plain, noisy, clipped))
     yield f"from {with_plain:.3f} to {with_noise:.3f}; but clipping alone, without noise, takes as much"
     loss = signed(differences(clipped, plain, "accuracy")).split()[0].removeprefix("−")
     yield f"({with_clip:.3f}) for {loss} of accuracy"
+
+
+def falls(noisy: Rows, plain: Rows, comma: str = ", by") -> str:
+    """What source inference finds beyond the mix of classes under DP-SGD, beside plain training."""
+    before, after = map(beyond_classes, (plain, noisy))
+    by = shown(differences(before, after, "sia_mean"))
+    return f"falls from {before['sia_mean'].mean():.3f} to {after['sia_mean'].mean():.3f}{comma} {by}"
+
+
+@stated("docs/auditing.md")
+def test_dp_sgd_and_what_exceeds_the_mix_of_classes() -> Iterator[str]:
+    private, har = measured("dp_sgd_sia_har"), measured("finp_har")
+    plain = har[(har["objective.name"] == "plain") & (har["aggregation.name"] == "fedavg")]
+    lost = shown(differences(plain, private, "sia_mean"))
+    yield f"on UCI HAR by {lost} of {plain['sia_mean'].mean():.3f} ({len(private)} pairs"
+    cost = shown(differences(plain, private, "accuracy_last5_mean"))
+    yield f"is halved, {falls(private, plain, ' (by').removeprefix('falls ')}), for {cost} of accuracy"
+    trials = measured("dp_sgd_sia")
+    noise = [json.loads(one).get("noise_multiplier") for one in trials["training"]]
+    plain, noisy = (trials[[one == z for one in noise]] for z in (None, 2.0))
+    cost = shown(differences(plain, noisy, "accuracy"))
+    yield f"on digits, {falls(noisy, plain, ' (by').removeprefix('falls ')}), for {cost}"
 
 
 PRECISION = {

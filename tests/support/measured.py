@@ -73,5 +73,22 @@ def differences(method: Rows, baseline: Rows, metric: str) -> list[float]:
     return [float(value) for value in both.sort_index()]
 
 
+def by_classes(rows: Rows) -> pd.Series:
+    """Success of source inference with owners permuted within classes, ``sia_mean_null``, which old rows lack.
+
+    Sen's welfare of 1 - accuracy is 1 - mean - mad / 2, in every permutation, too.
+    """
+    assert (rows["sia_mean"] - (1 - rows["sia_sen"] - rows["sia_mad"] / 2)).abs().max() < 1e-12
+    return 1 - rows["sen_null"] - rows["mad_null"] / 2
+
+
+def beyond_classes(rows: Rows) -> Rows:
+    """The rows with each metric of source inference minus its value with owners permuted within classes."""
+    nulls = {"sia_mean": by_classes(rows)} | {
+        name: rows[null] for name, null in (("sia_mad", "mad_null"), ("eod", "eod_null"), ("sia_cov", "cov_null"))
+    }
+    return rows.assign(**{name: rows[name] - null for name, null in nulls.items()})
+
+
 def of(values: pd.Series) -> Estimate:
     return estimate(values.tolist())
