@@ -169,6 +169,7 @@ class Number:
         differs: the fields in which the trials differ from the paper's reading, with both values in words.
         setting: the swept values of the trials, in words.
         trials: the trials.
+        metrics: what of them is averaged.
     """
 
     record: Record
@@ -178,6 +179,7 @@ class Number:
     differs: Mapping[str, str] = field(default_factory=dict)
     setting: str = ""
     trials: tuple[Trial, ...] = ()
+    metrics: tuple[str, ...] = ()
 
     @property
     def printed(self) -> float:
@@ -273,7 +275,8 @@ def _measured(
     if len(trials) > 1 and DEAL in trials[0].run and printed.context.get(DEAL, dealt) != dealt:
         differs[DEAL] = f"{dealt} instead of {printed.context[DEAL]}"
     within = UNLIMITED if printed.against else limits(metric(printed.metrics[0]))
-    return Number(record, printed.scale, estimate(means, within), level, differs, setting, tuple(trials))
+    mean, metrics = estimate(means, within), tuple(printed.metrics)
+    return Number(record, printed.scale, mean, level, differs, setting, tuple(trials), metrics)
 
 
 def _value(printed: Counterpart, trial: Trial) -> float:
@@ -342,9 +345,12 @@ def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
 def counted(compared: Sequence[Number]) -> str:
     """How many of the numbers are measured, as a sentence."""
     count = Counter(number.level for number in compared)
+    whole = [number for number in compared if number.level in (FULL, ONE_PARTITION)]
+    distinct = {(frozenset(trial.id for trial in one.trials), one.metrics, one.estimate.mean) for one in whole}
     return (
         f"Of the {len(compared)} numbers that the papers print, {count[FULL]} are measured at the paper's size over several "
-        f"partitions, {count[ONE_PARTITION]} on one partition, {count[SHORTENED]} shortened, {count[NOT_MEASURED]} not."
+        f"partitions, {count[ONE_PARTITION]} on one partition, {count[SHORTENED]} shortened, {count[NOT_MEASURED]} not. "
+        f"{len(whole) - len(distinct)} of the measured ones are those of another printed number, too."
     )
 
 

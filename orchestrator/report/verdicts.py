@@ -347,7 +347,8 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
             lines = [cells(part) for part in verdict.parts if part.effect.n]
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))
-                blocks.append(f"Margin: {verdict.claim['because']}.")
+                logarithms = "Effects and margin are logarithms of quotients. " * (verdict.claim.get("scale") == "log")
+                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}.")
             gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict, part)))
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     if notes:
