@@ -153,7 +153,7 @@ def _interval(value: float, pairs: Doubles, order: float) -> Estimate:
     from scipy.special import stdtrit
 
     count = len(pairs)
-    if count < FEWEST_PAIRS or np.isnan(pairs).any():
+    if count < FEWEST_PAIRS or np.isnan(pairs).any() or not np.ptp(pairs):  # equal ones do not tell how others vary
         return value, NAN, NAN
     spread = float(pairs.std(ddof=1)) * sqrt(order * (count - 1) / ((count - order) * count))
     reach = float(stdtrit(count - 1, 0.975)) * spread

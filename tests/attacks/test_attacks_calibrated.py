@@ -197,6 +197,7 @@ def test_without_three_pairs_there_is_no_interval_and_a_pair_without_a_value_doe
     assert over_targets(np.array([0.5, 0.6, 0.7, 0.8]))[0] == pytest.approx(0.65)
     assert np.isnan(over_targets(np.array([0.5, 0.6, 0.7, 0.8]))[1:]).all()
     assert np.isnan(over_targets(np.full(6, np.nan))).all()
+    assert over_targets(np.ones(16))[0] == 1 and np.isnan(over_targets(np.ones(16))[1:]).all()  # not certain of 1
     values = np.array([0.5, 0.6, np.nan, 0.9, 0.5, 0.7, 0.6, 0.6])
     mean, low, high = over_targets(values)
     assert mean == pytest.approx(np.mean([0.55, 0.6, 0.6])) and low < mean < high
