@@ -156,16 +156,24 @@ def worst_by_chance(counts: Ints) -> float:
 
 def _distribution(counts: Ints) -> tuple[Doubles, Doubles]:
     """Return the accuracies by chance, ascending, and their probabilities; none without members or non-members."""
-    from scipy.stats import hypergeom
-
     members, others, called = counts.sum(axis=0).tolist()
     if min(members, others) < 1:
         return np.empty(0), np.empty(0)
     mass = np.ones(1)
     for m, n, s in counts[counts[:, 2] > 0].tolist():
-        mass = np.convolve(mass, hypergeom.pmf(np.arange(min(m, s) + 1), m + n, m, s))
+        found = np.arange(max(0, s - n), min(m, s) + 1)
+        of_label = np.exp(_log_choose(m, found) + _log_choose(n, s - found) - _log_choose(m + n, s))
+        mass = np.convolve(mass, np.append(np.zeros(found[0]), of_label))
     found = np.arange(len(mass))
     return (found / members + 1 - (called - found) / others) / 2, mass
+
+
+def _log_choose(n: int, k: ArrayLike) -> Doubles:
+    """Return the logarithms of binomial coefficients; `scipy.stats` would take a second to load."""
+    from scipy.special import gammaln
+
+    k = np.asarray(k)
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
 def worst_auc_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:

@@ -199,9 +199,12 @@ def test_accuracies_by_chance_are_those_of_exchanged_memberships(seed):
 def test_by_hand_an_accuracy_by_chance_knows_how_often_member_is_said():
     """Of two members and two non-members, one is called a member, or three, or of each label the one and the other."""
     above = [client_risk.exceeded_by_chance(np.array([[2, 2, said]]), [0.2, 0.5]).tolist() for said in (1, 3)]
-    assert above == [[1.0, 0.5]] * 2  # 1/4 or 3/4
-    assert client_risk.exceeded_by_chance(np.array([[1, 1, 2], [1, 1, 0]]), [0.5, 0.49]).tolist() == [0.0, 1.0]
-    assert client_risk.worst_by_chance(np.array([[[3, 1, 4], [1, 3, 0]]])) == 0.75  # what labels alone tell
+    np.testing.assert_allclose(above, [[1.0, 0.5]] * 2)  # 1/4 or 3/4
+    np.testing.assert_allclose(
+        client_risk.exceeded_by_chance(np.array([[1, 1, 2], [1, 1, 0]]), [0.5, 0.49]), [0.0, 1.0]
+    )
+    found = client_risk.worst_by_chance(np.array([[[3, 1, 4], [1, 3, 0]]]))
+    assert found == pytest.approx(0.75)  # what labels alone tell
 
 
 def test_without_examples_or_a_limit_nothing_is_known():
