@@ -25,10 +25,14 @@ from tests.support.planted import clustered, finished, given, opened, outputs, p
 
 def with_and_without(run: Callable[[int], dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     """What is told of a run without and with an audit, which leaves the same files otherwise."""
-    trials = [ran(run(every), folder / str(every)) for every in (0, 1)]
-    assert [bool(trial.state.canaries) for trial in trials] == [False, True]
-    assert outputs(trials[0]) == outputs(trials[1])
-    return [told(trial) for trial in trials]
+    kept, found = [], []
+    for every in (0, 1):
+        trial = ran(run(every), folder / str(every))
+        assert bool(trial.state.canaries) == bool(every)
+        kept.append(outputs(trial))
+        found.append(told(trial))
+    assert kept[0] == kept[1]
+    return found
 
 
 def test_an_audit_changes_nothing_else(tmp_path):
