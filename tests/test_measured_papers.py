@@ -47,7 +47,14 @@ FINP = {
 }
 FINP_METRICS = {"accuracy_last5_mean": 3, "sia_mean": 3, "sia_cov": 2, "eod": 2}
 COMPARED = (*FINP_METRICS, "loss_cov")
+METHODS = tuple(label for label in FINP if label != "Baseline")
+PENALIZED = ("FinP_client", "FinP (PCA)", "FinP (ALA)")
 RHO = ("rho_spearman", "rho_spearman_all", "rho_halves", "rho_reliability")
+
+
+def ends(values: pd.Series, digits: int = 3) -> str:
+    """The least and the largest value, as the pages write them."""
+    return f"{values.min():.{digits}f} to {values.max():.{digits}f}"
 
 
 def finp(trials: Rows, label: str) -> Rows:
@@ -56,19 +63,17 @@ def finp(trials: Rows, label: str) -> Rows:
     return trials[(trials["objective.name"] == objective) & (trials["aggregation.name"] == aggregation)]
 
 
+def against_baseline(trials: Rows, label: str, metric: str) -> list[float]:
+    """A method's differences from the baseline."""
+    return differences(finp(trials, label), finp(trials, "Baseline"), metric)
+
+
 def finp_changes(trials: Rows) -> dict[str, dict[str, tuple[str, bool]]]:
     """The differences from the baseline by method and metric, and whether they are significant after correction."""
-    base = finp(trials, "Baseline")
-    values = {
-        (label, metric): differences(finp(trials, label), base, metric)
-        for label, metric in product(FINP, COMPARED)
-        if label != "Baseline"
-    }
-    corrected = holm([paired_test(one) for one in values.values()])
-    changes: dict[str, dict[str, tuple[str, bool]]] = {}
-    for ((label, metric), one), p in zip(values.items(), corrected, strict=True):
-        changes.setdefault(label, {})[metric] = (signed(one), p < 0.05)
-    return changes
+    values = {pair: against_baseline(trials, *pair) for pair in product(METHODS, COMPARED)}
+    corrected = dict(zip(values, holm([paired_test(one) for one in values.values()]), strict=True))
+    shown = {pair: (signed(one), corrected[pair] < 0.05) for pair, one in values.items()}
+    return {label: {metric: shown[label, metric] for metric in COMPARED} for label in METHODS}
 
 
 def starred(trials: Rows, metric: str) -> list[str]:
@@ -166,30 +171,28 @@ def test_strength_of_the_penalty() -> Iterator[str]:
     yield f"its mean success is {row['sia_mean']:.3f}, and {chance[row['id']]:.3f} by chance with owners permuted"
     assert (of_collapsed["sia_mean"] - by_classes(of_collapsed))[3:].abs().max() < 0.001
     yield f"(A blind guess has {row['sia_chance']:.1f}.)"
-    yield f"in {found.min():.3f} to {found.max():.3f} of its guesses"
-    yield f"in {own:.3f} on this partition and in {partitions.min():.3f} to {partitions.max():.3f} on the five"
+    yield f"in {ends(found)} of its guesses"
+    yield f"in {own:.3f} on this partition and in {ends(partitions)} on the five"
     assert all(found[ids[f"0.3, {weights}"]] > found[ids[f"0.05, {weights}"]] for weights in ("PCA", "ALA"))
     at = {label: rounds[rounds["id"] == one].sort_values("round") for label, one in ids.items()}
     pca, ala, none = (at[label]["loss"].iloc[-1] for label in ("0.3, PCA", "0.3, ALA", "none"))
     yield f"in round 20 is {pca:.2f} with PCA and {ala:.2f} with ALA weights, and {none:.2f} without the penalty"
-    peak, peaks = trials.set_index("id")["sia_max"], plain["sia_max"]
-    yield f"has {peak[ids['none']]:.3f} under plain training ({peaks.min():.3f} to {peaks.max():.3f} on the five partitions)"
-    weak = [peak[one] for label, one in ids.items() if label.startswith(("0.05", "0.1"))]
+    peak = trials.set_index("id")["sia_max"]
+    yield f"has {peak[ids['none']]:.3f} under plain training ({ends(plain['sia_max'])} on the five partitions)"
+    weak = peak[[one for label, one in ids.items() if label.startswith(("0.05", "0.1"))]]
     assert len(weak) == 4 and max(weak) < peak[ids["none"]]
     strong = {f"{peak[ids[f'0.3, {weights}']]:.3f}" for weights in ("PCA", "ALA")}
-    yield f"{min(weak):.3f} to {max(weak):.3f} with betas of 0.05 and 0.1, and {' '.join(strong)} with 0.3 and either weights"
+    yield f"{ends(weak)} with betas of 0.05 and 0.1, and {' '.join(strong)} with 0.3 and either weights"
     yield f"(printed: {largest['none']} without, {largest['0.3, PCA']} with PCA and {largest['0.3, ALA']} with ALA)"
     lower = {label: below_plain(at["none"], own) for label, own in at.items()}
-    pca, ala = (
-        f"{lower[label][-12:].min():.3f} to {lower[label][-12:].max():.3f}" for label in ("0.3, PCA", "0.3, ALA")
-    )
+    pca, ala = (ends(lower[label][-12:]) for label in ("0.3, PCA", "0.3, ALA"))
     yield f"lower in each of its last 12 rounds, by {pca} with PCA and {ala} with ALA weights"
     weak_rounds = [lower[label] for label in lower if label.startswith(("0.05", "0.1"))]
     assert all(one.min() < 0 < one.max() for one in weak_rounds)
     cov = rounds[rounds["round"] >= 15].groupby("id")["sia_cov"].mean()
     pca, ala, none = (cov[ids[label]] for label in ("0.3, PCA", "0.3, ALA", "none"))
     yield f"it is {pca:.3f} with PCA and {ala:.3f} with ALA weights, and {none:.3f} without the penalty"
-    yield f"({cov[plain['id']].min():.3f} to {cov[plain['id']].max():.3f} on the five partitions)"
+    yield f"({ends(cov[plain['id']])} on the five partitions)"
 
 
 def below_plain(plain: Rows, own: Rows) -> pd.Series:
@@ -221,9 +224,8 @@ def test_what_the_sweep_on_beta_expects() -> Iterator[str]:
     plain, penalized = with_local(5), with_beta()
     cov = penalized.set_index("aggregation.name", append=True)["sia_cov"]
     yield f"with 0.3 ({cov[0.3, 'finp_pca']:.2f} with PCA, {cov[0.3, 'finp_ala']:.2f} with ALA weights)"
-    yield f"the {plain['sia_cov'].min():.2f} to {plain['sia_cov'].max():.2f} of five partitions"
-    weak = cov[[0.05, 0.1]]
-    yield f"with 0.05 and 0.1 it is {weak.min():.2f} to {weak.max():.2f}"
+    yield f"the {ends(plain['sia_cov'], 2)} of five partitions"
+    yield f"with 0.05 and 0.1 it is {ends(cov[[0.05, 0.1]], 2)}"
     learned = penalized[penalized["accuracy"] > 0.11]
     times = learned["sia_mean"] / by_classes(learned)
     assert len(learned) == 6 and times.min() > 1.8 and times.max() < 2.6
@@ -249,7 +251,7 @@ def test_finp_sentences() -> Iterator[str]:
     yield f"(the baseline's by {shown(beyond_classes(base)['sia_mean'])})"
     for rows, metric in product((trials, before), ("sia_mean", "sia_cov", "eod")):
         assert not starred(rows, metric)
-    cov = [estimate(differences(finp(trials, label), base, "sia_cov")) for label in FINP if label != "Baseline"]
+    cov = [estimate(against_baseline(trials, label, "sia_cov")) for label in METHODS]
     assert min(one.mean for one in cov) > 0 and min(one.low for one in cov) > -0.02  # no improvement of more than 0.02
     yield f"The penalty costs {penalty_costs(trials)} of accuracy"
     yield f"cost in accuracy is {penalty_costs(in_common(trials, before))} instead of {penalty_costs(before)}"
@@ -263,14 +265,12 @@ def test_finp_sentences() -> Iterator[str]:
 
 
 BEYOND = {"sia_mean": 4, "sia_mad": 4, "eod": 3, "sia_cov": 3}
-PENALIZED = ("FinP_client", "FinP (PCA)", "FinP (ALA)")
 
 
 def beyond_baseline(trials: Rows) -> dict[tuple[str, str], list[float]]:
     """What exceeds its value by classes: the differences from the baseline, by method and metric."""
     rows = beyond_classes(trials)
-    pairs = product([label for label in FINP if label != "Baseline"], BEYOND)
-    return {(label, name): differences(finp(rows, label), finp(rows, "Baseline"), name) for label, name in pairs}
+    return {pair: against_baseline(rows, *pair) for pair in product(METHODS, BEYOND)}
 
 
 def least_of_classes() -> str:
@@ -287,17 +287,16 @@ def test_exposure_beyond_the_mix_of_labels() -> Iterator[str]:
     found = beyond_baseline(trials)
     p = dict(zip(found, holm([paired_test(values) for values in found.values()]), strict=True))
     assert len(p) == 20
-    for label in FINP:
-        if label != "Baseline":
-            cells = (signed(found[label, name], d) + "*" * (p[label, name] < 0.05) for name, d in BEYOND.items())
-            yield f"| {label} | {' | '.join(cells)} |"
+    for label in METHODS:
+        cells = (signed(found[label, name], d) + "*" * (p[label, name] < 0.05) for name, d in BEYOND.items())
+        yield f"| {label} | {' | '.join(cells)} |"
     six = list(product(PENALIZED, ("sia_mean", "sia_mad")))
     assert [pair for pair in p if p[pair] < 0.05 and pair not in six] == [("FinP (PCA)", "eod")]
     yield f"have p values of {max(p[pair] for pair in six):.3f} or less, the one in EOD {p['FinP (PCA)', 'eod']:.3f}"
     base = beyond_classes(finp(trials, "Baseline"))["sia_mean"].mean()
     yield f"the mean's are {least_of_classes()} of the baseline's {base:.3f}"
     chance = trials.assign(null=by_classes(trials))
-    rises = [estimate(differences(finp(chance, one), finp(chance, "Baseline"), "null")) for one in PENALIZED]
+    rises = [estimate(against_baseline(chance, one, "null")) for one in PENALIZED]
     assert min(one.low for one in rises) > 0
     rises.sort(key=lambda one: one.mean)
     yield f"by classes it rises by {rises[0].mean:.3f} to {rises[-1].mean:.3f}"
@@ -312,13 +311,9 @@ def test_losses_of_clients_on_their_own_examples() -> Iterator[str]:
     keys = ["objective.name", "aggregation.name", "seed"]
     own = clients.groupby([*keys, "round"])["target_loss"]
     spread = pd.DataFrame({"sd": own.std(ddof=0), "mean": own.mean()}).groupby(level=keys).mean().reset_index()
-    sd, mean = (
-        [differences(finp(spread, label), finp(spread, "Baseline"), name) for label in PENALIZED]
-        for name in ("sd", "mean")
-    )
     spread["cov"] = (own.std(ddof=0) / own.mean()).groupby(level=keys).mean().to_numpy()
-    cov = [estimate(differences(finp(spread, label), finp(spread, "Baseline"), "cov")) for label in PENALIZED]
-    assert min(map(paired_test, sd)) > 0.05 and max(one.high for one in cov) < 0
+    sd, mean, cov = ([against_baseline(spread, label, name) for label in PENALIZED] for name in ("sd", "mean", "cov"))
+    assert min(map(paired_test, sd)) > 0.05 and max(estimate(one).high for one in cov) < 0
     yield "{}, {} and {} in these rows".format(*map(signed, sd))
     rises = sorted(estimate(one).mean for one in mean)
     yield f"its mean rises by {rises[0]:.3f} to {rises[-1]:.3f}"
@@ -350,13 +345,11 @@ def test_how_well_rho_is_measured() -> Iterator[str]:
     trials, before = measured("finp_har"), measured("finp_har_20")
     with_rho = [label for label in FINP if finp(trials, label)["rho_halves"].notna().all()]
     assert with_rho == ["FinP_client", "FinP (PCA)", "FinP_server (ALA)", "FinP (ALA)"]
-    for heading, rows, label in [(one, trials, one) for one in with_rho] + [
-        ("FinP_client, 20 examples", before, "FinP_client")
-    ]:
-        yield f"| {heading} | {' | '.join(shown(finp(rows, label)[name], 2) for name in RHO)} |"
-    together, within, whole = (
-        rho_means(trials, name) for name in ("rho_spearman_all", "rho_spearman", "rho_reliability")
-    )
+    rows = {label: finp(trials, label) for label in with_rho}
+    rows["FinP_client, 20 examples"] = finp(before, "FinP_client")
+    for heading, own in rows.items():
+        yield f"| {heading} | {' | '.join(shown(own[name], 2) for name in RHO)} |"
+    within, together, _, whole = (rho_means(trials, name) for name in RHO)
     yield f'"about 1" for eigenvalue and trace over all clients and rounds (App. C.4), and we find {together}'
     yield f"are ranked alike by {within} only"
     yield f"The reliability of {whole} (intervals in the table) says that about a quarter"
@@ -457,18 +450,13 @@ def floor(clipped: Rows) -> str:
     (lowest, *_), found = clipped.sort_values("test_accuracy").to_dict("records"), clipped["test_accuracy"]
     assert lowest["test_accuracy"] == LARGEST
     assert lowest["f1_macro"] == pytest.approx(2 * LARGEST / (1 + LARGEST) / 4, abs=1e-6)
-    return f"{found.min():.3f} to {found.max():.3f}"
+    return ends(found)
 
 
 @stated("sweeps/metric_privacy_control.yaml")
 def test_what_the_control_of_metric_privacy_expects() -> Iterator[str]:
     trials = measured("metric_privacy_control")
     yield f"{floor(trials[trials['privacy'].map(arm) != 'none'])}, where naming the largest class has {LARGEST:.3f}"
-    yield f"the clients' error ends at {errors_of_clients()}"
-
-
-@stated("README.md")
-def test_what_the_readme_says_of_metric_privacy() -> Iterator[str]:
     yield f"the clients' error ends at {errors_of_clients()}"
 
 
@@ -499,8 +487,8 @@ def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
         if name != "none":
             assert (own["clip_fraction"] == 1).all() and own["noise_std"].max() < 0.0125
     own = rounds[rounds["id"] == found["metric privacy"]["id"]]
-    yield f"(they are {own['update_norm'].min():.0f} to {own['update_norm'].max():.0f} long, C is 5)"
-    yield f"noise is {own['noise_to_update'].min():.0f} to {own['noise_to_update'].max():.0f} times as long as their mean"
+    yield f"(they are {ends(own['update_norm'], 0)} long, C is 5)"
+    yield f"noise is {ends(own['noise_to_update'], 0)} times as long as their mean"
     d = own["distance"].tolist()
     assert d.index(min(d)) == 8 and max(d) == d[0]
     yield f"falls from {d[0]:.1f} to {min(d):.1f} and rises again to {d[-1]:.1f}"
@@ -549,16 +537,16 @@ def test_client_inference() -> Iterator[str]:
         )
         yield f"| {label} | {called} | {auc} | {row['cia_auc_p']:.2f} | {zero} | {nobody} |"
     assert (trials["cia_auc_low"] < 0.5).all() and (trials["cia_auc_high"] > 0.5).all()
-    yield f"accuracy on the server's test is {trials['test_accuracy'].min():.3f} to {trials['test_accuracy'].max():.3f}"
+    yield f"accuracy on the server's test is {ends(trials['test_accuracy'])}"
     yield f"and naming the largest class has {LARGEST:.3f} (one seed)"
     p = sorted(holm(trials["cia_zero_auc_p"].tolist()))
     assert p[0] < 0.05 < p[1] == p[-1]
-    yield f"p {trials['cia_zero_auc_p'].min():.3f} to {trials['cia_zero_auc_p'].max():.3f}, after the same correction"
+    yield f"p {ends(trials['cia_zero_auc_p'])}, after the same correction"
     yield f"{p[0]:.3f} in one and {p[1]:.2f} in the others"
     yield f"{min(holm(trials['cia_auc_p'].tolist())):.2f} after Holm's correction over the six"
     (distinct,) = trials["cia_stand_in_distinct"].unique()
     yield f"{distinct:.0%} of theirs are distinct".replace("%", " %")
-    yield f"{trials['cia_difference'].min():.2f} to {trials['cia_difference'].max():.2f} in all six runs"
+    yield f"{ends(trials['cia_difference'], 2)} in all six runs"
     yield f"p = {trials['cia_p_least'].max():.3f} and an epsilon of {trials['cia_epsilon_most'].max():.2f}"
     published = pd.concat([measured("metric_privacy_cia_published"), measured("metric_privacy_fedprox_cia")])
     less = defaultdict[str, list[float]](list)  # by how much the difference is smaller under metric privacy
@@ -580,7 +568,7 @@ def test_client_inference() -> Iterator[str]:
     )
     machine = (fedavg["plain"] - fedavg["fedprox"]).abs()
     assert len(machine) == 3
-    yield f"shows what that does: {machine.min():.3f} to {machine.max():.3f} in its three cells"
+    yield f"shows what that does: {ends(machine)} in its three cells"
     grown = [there > none for *_, none, noisy, metric_noise in STRATEGIES.values() for there in (noisy, metric_noise)]
     assert (sum(grown), len(grown)) == (11, 12)
 
@@ -594,16 +582,15 @@ def test_client_inference_over_partitions() -> Iterator[str]:
     assert (noisy["clip_fraction"] == 1).all()
     fedopt = trials[trials["aggregation.name"] == "fedopt"]
     plain, *arms = (fedopt[fedopt["privacy.name"] == name] for name in ("none", *NOISY))
-    yield f"by {-plain['nats'].max():.2f} to {-plain['nats'].min():.2f} nats"
-    target, test = plain["cia_target_loss"], plain["cia_aggregated_loss"]
-    yield f"(a loss of {target.min():.2f} to {target.max():.2f} and of {test.min():.2f} to {test.max():.2f})"
+    yield f"by {ends(-plain['nats'], 2)} nats"
+    yield f"(a loss of {ends(plain['cia_target_loss'], 2)} and of {ends(plain['cia_aggregated_loss'], 2)})"
     yield f"published as {plain['cia_difference'].max():.2f} to {plain['cia_difference'].min():.2f}"
     raised = (shown(differences(one, plain, "nats"), 2) for one in arms)
     yield f"clipping with noise raises it by {' and '.join(raised)}"
     fedopt = noisy[noisy["aggregation.name"] == "fedopt"]
     small, large = (fedopt[fedopt["privacy.name"] == name]["noise_std"] for name in ("metric_privacy", "global_dp"))
     assert large.std() < 1e-6
-    yield f"(standard deviation {small.min():.4f} to {small.max():.4f}, {large.max():.4f} with global-DP)"
+    yield f"(standard deviation {ends(small, 4)}, {large.max():.4f} with global-DP)"
 
 
 # Verdicts
@@ -616,7 +603,8 @@ def deciding(cell: str) -> str:
 
 
 @stated("README.md")
-def test_what_the_readme_says_of_finp() -> Iterator[str]:
+def test_what_the_readme_says_of_the_papers() -> Iterator[str]:
+    yield f"the clients' error ends at {errors_of_clients()}"
     yield f"what is found beyond the mix of classes is {least_of_classes()} lower under its penalty"
     plain, (strong, other) = with_local(5).set_index("seed")["sia_max"][42], with_beta().loc[0.3]["sia_max"]
     assert strong == other

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.toy_federation import FEATURES, images, network_for, noise
+from tests.support.toy_federation import CLIENTS, FEATURES, images, memorized, network_for, noise
 
 
 @pytest.fixture(scope="module", name="noise")
@@ -18,6 +18,12 @@ def image_federation():
 @pytest.fixture(scope="module")
 def network():
     return network_for((FEATURES,))
+
+
+@pytest.fixture(scope="module")
+def experts(noise, network):
+    """For each client of ``noise`` a model that knows its examples by heart."""
+    return [memorized(network, noise.client(i)) for i in range(CLIENTS)]
 
 
 @pytest.fixture(scope="module")

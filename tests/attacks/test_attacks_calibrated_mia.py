@@ -18,8 +18,9 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.roles import Roles
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream as of_run
+from tests.support.passive import fixed as stream
 from tests.support.stand_ins import StandIn
-from tests.support.toy_federation import CLIENTS, EACH, images, noise
+from tests.support.toy_federation import CLIENTS, EACH, images, measure, noise
 
 GROUPS = ("majority", "minority")
 
@@ -38,12 +39,8 @@ def answers(
     owner = np.repeat(np.arange(clients), each)
     records = len(owner)
     trained = np.tile(np.arange(each) < each // 2, clients)
-    pool = Pool(
-        Examples(np.zeros((records, 1), np.float32), np.zeros(records, np.int64)),
-        owner,
-        trained,
-        np.zeros(records),
-    )
+    examples = Examples(np.zeros((records, 1), np.float32), np.zeros(records, np.int64))
+    pool = Pool(examples, owner, trained, np.zeros(records))
     inside = calibrated_mia.halves(Config(replicas=replicas), pool, lambda *place: of_run(seed, *place))
     raised = lift + 8.0 * np.isin(owner, exposed)
     center, spread = 2 * rng.normal(size=records) - 2, np.exp(0.3 * rng.normal(size=records))
@@ -57,11 +54,6 @@ def answers(
 def judged(given: Answers, **fields: object) -> Exposure:
     config = Config(**{"replicas": len(given.inside), **fields})
     return calibrated_mia.judge(config, given, np.random.default_rng(0))
-
-
-def measure(found: Exposure, subject: str, metric: str):
-    (one,) = [one for one in found.measures if (one.subject, one.metric) == (subject, metric)]
-    return one
 
 
 def test_memorized_records_are_found_in_replicas_and_in_the_run():
@@ -176,11 +168,8 @@ def test_a_replica_that_diverged_leaves_with_its_complement():
     few.confidence[5] = np.nan
     found = concluded(few, method="lira")  # a configured method is not replaced
     assert np.isnan(list(found.metrics.values())).all()
-    assert {one.metric: one.value for one in found.measures} == {
-        "replicas": 4,
-        "replicas_needed": 6,
-        "diverged_pairs": 1,
-    }
+    told = {one.metric: one.value for one in found.measures}
+    assert told == {"replicas": 4, "replicas_needed": 6, "diverged_pairs": 1}
     assert concluded(few, method="base").metrics["calibrated_auc"] > 0.6
 
 
@@ -211,10 +200,6 @@ def test_what_cannot_be_combined_is_refused_and_where_the_server_warms_up_nothin
     ):
         conflicts = calibrated_mia.problems(Config(**fields), resolved)
         assert [key for key, _ in conflicts] == ([] if field is None else [field])
-
-
-def stream(purpose: str, *place: int) -> np.random.Generator:
-    return of_run(0, purpose, *place)
 
 
 def pool_of(kind: str, data: Federation, stream: Any) -> Pool:

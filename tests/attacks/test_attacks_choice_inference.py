@@ -23,6 +23,7 @@ from orchestrator.trial.random_streams import stream
 from tests.support.federations import federation
 from tests.support.planted import clustered
 from tests.support.planted import given as run_of
+from tests.support.toy_federation import measure
 
 seeds = st.integers(0, 2**32 - 1)
 NAMES = ("majority", "minority")
@@ -51,11 +52,6 @@ def found_of(choices, data, preferences=None, config=None, kept=None, seed=0):
     return infer(config or Config(), SeenChoices(data, choices, preferences, fixed, kept))
 
 
-def value(exposure, subject, metric):
-    (one,) = [m for m in exposure.measures if (m.subject, m.metric) == (subject, metric)]
-    return one
-
-
 # Bounds
 
 
@@ -66,7 +62,7 @@ def test_a_minority_that_moves_is_hidden_as_the_formula_says(moved, bayes, bits)
     assert bounds(joint) == pytest.approx((bayes, 0.8, bits), abs=5e-5)
     groups, model = np.arange(100) >= 80, np.arange(100) >= 80 + 20 * moved
     exposure = found_of([model], dealt(groups.astype(int)))
-    assert value(exposure, "group", "bayes_accuracy").value == pytest.approx(bayes)
+    assert measure(exposure, "group", "bayes_accuracy").value == pytest.approx(bayes)
     assert exposure.metrics["choice_group_gain"] == pytest.approx(bayes - 0.8)
     null = exposure.metrics["choice_group_bits"] - bits
     assert -0.03 < null <= 0.0001  # what permutations of so few clients seem to tell
@@ -238,7 +234,7 @@ def test_random_choices_tell_nothing_and_intervals_cover_it():
             + [found["choice_mix_gain"] - found["choice_mix_gain_null"]]
             + [found[f"choice_{s}_p"] <= 0.1 for s in secrets]
         )
-        gains = [value(exposure, s, "gain") for s in secrets] + [value(exposure, "mix", "gain")]
+        gains = [measure(exposure, s, "gain") for s in secrets] + [measure(exposure, "mix", "gain")]
         covered.append([one.low <= one.chance <= one.high for one in gains])
     means, errors = np.mean(rows, axis=0), np.std(rows, axis=0) / len(rows) ** 0.5
     expected = [0] * 7 + [0.1] * 3

@@ -21,6 +21,7 @@ from orchestrator.config.run import check, resolve
 from orchestrator.trial import attack_tasks
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, Setup
+from tests.support.federations import rows
 from tests.support.inline import InlineShadows, inline_trial
 from tests.support.planted import finished, given, planted, table
 from tests.support.toy_federation import images
@@ -165,10 +166,6 @@ def test_what_cannot_be_attacked_is_refused():
 
 TARGET = 2
 LOUD = {"name": "global_dp", "clip": 1.0, "noise_multiplier": 30.0}
-
-
-def rows(x: np.ndarray) -> set[bytes]:
-    return {row.tobytes() for row in x}
 
 
 def equals(seed: int = 0, each: int = 12) -> Federation:

@@ -18,7 +18,8 @@ from attacks.metrics.targets import aucs
 from datasets.federation import Examples
 from orchestrator.config.run import resolve, trial_id
 from tests.attacks.test_attacks_calibrated import drawn, one_kind
-from tests.attacks.test_attacks_calibrated_mia import answers, concluded, judged, measure
+from tests.attacks.test_attacks_calibrated_mia import answers, concluded, judged
+from tests.support.toy_federation import measure
 
 ALL = ("informia", "stacking", "pmia")
 

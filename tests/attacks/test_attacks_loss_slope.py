@@ -56,11 +56,6 @@ def test_slopes_are_those_of_least_squares_from_any_round_on(seed, rounds, first
 
 
 @pytest.fixture(scope="module")
-def experts(noise, network):
-    return [memorized(network, noise.client(i)) for i in EVERYONE]
-
-
-@pytest.fixture(scope="module")
 def before(network):
     return [start_of(network)] * CLIENTS
 

@@ -227,9 +227,7 @@ def test_the_worst_client_by_chance_is_the_worst_of_clients_of_whom_nothing_is_k
     says = np.array([0.9, 0.9, 0.9, 0.9] if often else [0.8, 0.6, 0.4, 0.2])
     for _ in range(60):
         own = np.stack([rng.choice(4, 30, p=one) for one in rng.dirichlet(shares, clients)])
-        label = np.concatenate(
-            [own.ravel(), rng.integers(0, 4, 40)]
-        )  # the non-members are of all labels, and of client 0
+        label = np.append(own, rng.integers(0, 4, 40))  # the non-members are of all labels, and of client 0
         client = np.append(np.arange(clients).repeat(30), np.zeros(40, int))
         score = np.where(rng.random(len(label)) < says[label], 1.0, -1.0)
         examples = Attacked(score, np.arange(len(label)) < clients * 30, client, label)

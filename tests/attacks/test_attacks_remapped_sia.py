@@ -19,7 +19,7 @@ from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
 from tests.support.passive import fixed, seen_by
 from tests.support.source_inference import dealt
-from tests.support.toy_federation import CLIENTS, memorized
+from tests.support.toy_federation import CLIENTS
 
 GOLDEN = {"greedy": (0.342, 0.676, 0.902), "one_to_one": (0.357, 0.784, 0.986)}
 
@@ -159,9 +159,8 @@ def test_shadow_examples_of_nobody_have_the_clients_labels_and_transform(images)
     drawn = [shadow_examples(Config(shadow=0.5), data, i, fixed) for i in (0, 5)]
     assert set(drawn[0].y.tolist()) == {0, 1} and set(drawn[1].y.tolist()) == {7}
     often = replace(data, train=Examples(images.train.x, (np.arange(len(labels)) % 10 > 0).astype(int)))
-    assert (
-        0.75 < shadow_examples(Config(shadow=1), often, 0, fixed).y.mean() < 0.98
-    )  # nine of label 1 for each of label 0
+    mean = shadow_examples(Config(shadow=1), often, 0, fixed).y.mean()
+    assert 0.75 < mean < 0.98  # nine of label 1 for each of label 0
     turned = data.prepare(data.shadow.x, np.full(len(data.shadow), data.strengths[5], np.float32))
     assert all((turned == image).all(axis=(1, 2, 3)).any() for image in drawn[1].x)
 
@@ -176,14 +175,13 @@ def test_without_examples_like_a_clients_the_attack_is_refused(noise, network):
         remapped_sia.observe(Config(), seen_by(data, network, weights))
 
 
-def test_models_that_know_their_clients_data_are_matched_and_with_others_shadow_data_not(noise, network):
+def test_models_that_know_their_clients_data_are_matched_and_with_others_shadow_data_not(noise, network, experts):
     """Shadow data close to what each model knows by heart; over all rotations of them, each client is matched once."""
-    weights = [memorized(network, noise.client(i)) for i in range(CLIENTS)]
     near = noise.train.x + np.random.default_rng(0).normal(0, 0.3, noise.train.x.shape).astype(np.float32)
     data = replace(noise, test=Examples(near, noise.train.y), test_owner=noise.owner())
-    seen = remapped_sia.observe(Config(), seen_by(data, network, weights))
+    seen = remapped_sia.observe(Config(), seen_by(data, network, experts))
     of_two = shadow_examples(Config(), data, 2, fixed)
-    right = [network.load(w) or (network.logits(of_two.x).argmax(axis=1) == of_two.y).sum() for w in weights]
+    right = [network.load(w) or (network.logits(of_two.x).argmax(axis=1) == of_two.y).sum() for w in experts]
     np.testing.assert_array_equal(np.floor(seen["known"][:, 2]), right)
     assert seen["losses"].shape == (CLIENTS, targets(data, fixed, 100).size)
     found = []

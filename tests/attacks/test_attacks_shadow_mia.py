@@ -24,6 +24,7 @@ from attacks.shadow_mia import (
 )
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.run import resolve
+from tests.support.federations import rows
 from tests.support.toy_federation import (
     CLIENTS,
     EACH,
@@ -122,10 +123,6 @@ def asked(config: Config, data: Federation, listening: Listening, cluster: int =
     shadows = shadows_of(config, data, listening, accuracy=0.1, cluster=cluster)
     found = attacked(config, data, listening, weights, shadows, cluster, left=left)
     return *listening.heard, found
-
-
-def rows(x: np.ndarray) -> set[bytes]:
-    return {example.tobytes() for example in x}
 
 
 def test_members_are_the_clusters_and_non_members_look_like_them(images, listening):
@@ -309,12 +306,7 @@ def test_jobs_are_equal_where_what_they_depend_on_is(noise):
     single, together = alone(), Config()
     first = keys(single, half, 0.901, 2, seeds())
     assert first == keys(single, other_half, 0.904, 3, seeds())
-    different = [
-        (single, other, 0.9),
-        (single, half, 0.911),
-        (single, half, 0.891),
-        (alone(max_epochs=20), half, 0.9),
-    ]
+    different = [(single, other, 0.9), (single, half, 0.911), (single, half, 0.891), (alone(max_epochs=20), half, 0.9)]
     others = [keys(*one, 2, seeds()) for one in different] + [keys(single, half, 0.9, 2, seeds(1))]
     assert len({key for own in (first, *others) for key in own}) == 3 * 6
     assert first[0] != shadow_jobs(single, half, 0.9, 2, seeds())[0].key("another data set")

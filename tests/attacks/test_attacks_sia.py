@@ -19,7 +19,7 @@ from attacks.sia import Config, calibrated, observe
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
 from tests.support.source_inference import concluded, dealt, fixed
-from tests.support.toy_federation import CLASSES, CLIENTS, EACH, memorized
+from tests.support.toy_federation import CLASSES, CLIENTS, EACH
 
 
 def seen(data, network, weights, config=None, clients=None):
@@ -49,10 +49,7 @@ def test_two_clients_by_hand():
     assert 0 < metrics["eod_null"] < 1
     # Sen's welfare of 1 - accuracy is its mean less half the mean absolute difference, under permuted owners, too.
     assert metrics["sia_mean_null"] == pytest.approx(1 - metrics["sen_null"] - metrics["mad_null"] / 2)
-    assert found.measures == (
-        Measure("client_0", "sia_accuracy", 0.75),
-        Measure("client_1", "sia_accuracy", 0.25),
-    )
+    assert found.measures == (Measure("client_0", "sia_accuracy", 0.75), Measure("client_1", "sia_accuracy", 0.25))
 
 
 def slow(losses):
@@ -200,14 +197,13 @@ def test_targets_are_the_owners_own_examples_and_fixed(pool):
         sia.attacked(Config(), dealt([5, 0, 5, 5]), fixed)
 
 
-def test_models_that_know_their_examples_by_heart_give_them_away(noise, network):
-    weights = [memorized(network, noise.client(i)) for i in range(CLIENTS)]
-    found = concluded(seen(noise, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=noise)
+def test_models_that_know_their_examples_by_heart_give_them_away(noise, network, experts):
+    found = concluded(seen(noise, network, experts).reshape(CLIENTS, CLIENTS, EACH), data=noise)
     assert found.metrics["sia_mean"] > 0.99
     assert (found.clients["sia_low"] > 1 / CLIENTS).all()
     # The same models, asked about examples of nobody: a sixth, whatever they are.
     strange = replace(noise, train=Examples(noise.nonmembers.x[:240], noise.nonmembers.y[:240]))
-    found = concluded(seen(strange, network, weights).reshape(CLIENTS, CLIENTS, EACH), data=strange)
+    found = concluded(seen(strange, network, experts).reshape(CLIENTS, CLIENTS, EACH), data=strange)
     assert found.metrics["sia_mean"] == pytest.approx(1 / CLIENTS, abs=4 * (5 / 36 / 240) ** 0.5)
 
 

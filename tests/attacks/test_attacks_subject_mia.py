@@ -14,11 +14,8 @@ from attacks.subject_mia import Config, audit, compared, data_problems, subjects
 from datasets.federation import DataError, Examples
 from tests.support.federations import federation
 
-CLIENTS, PEOPLE, EACH = (
-    2,
-    12,
-    6,
-)  # people of each client who are trained on; as many are held out, and EACH examples of all
+# PEOPLE of each client are trained on; as many are held out, and EACH examples of all.
+CLIENTS, PEOPLE, EACH = 2, 12, 6
 
 
 def examples_of(people):
@@ -97,9 +94,7 @@ def test_whom_a_model_is_asked_about():
     )
     assert 99 in subjects(Config(), shadow, np.array([0]))[1]
     elsewhere = replace(data, persons=data.persons | {"train": np.roll(data.persons["train"], PEOPLE * EACH)})
-    inside, outside = subjects(
-        Config(), elsewhere, np.array([0])
-    )  # client 0 trains on people whose fresh ones client 1 has
+    inside, outside = subjects(Config(), elsewhere, np.array([0]))  # client 1 has the fresh ones of these people
     assert not inside and {*outside} == {*range(24, 36)}
     assert np.isnan(found_of(elsewhere, lambda who, n: 1.0 + n, clients=(0,)).metrics["subject_auc"])
 

@@ -29,11 +29,6 @@ def found_of(config, data, observed, seed=0, kept=None):
     return conclude(config, SeenRound(data, observed, EVERYONE, 0, seeded, kept or {}))
 
 
-@pytest.fixture(scope="module")
-def experts(noise, network):
-    return [memorized(network, noise.client(i)) for i in EVERYONE]
-
-
 @pytest.mark.parametrize("score", ["fedmia", "loss"])
 def test_what_clients_learned_by_heart_is_flagged_and_traced_to_them(noise, network, experts, score):
     config = CONFIG.model_copy(update={"score": score})

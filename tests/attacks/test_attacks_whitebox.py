@@ -19,10 +19,11 @@ from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, d
 from datasets.federation import DataError, Examples
 from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
+from tests.support.federations import rows
+from tests.support.passive import EVERYONE, fixed
 from tests.support.toy_federation import CLIENTS, EACH, FEATURES, NONMEMBERS, memorized, network_for
 
 SMALL = Config(queries=20, mock_updates=8, trees=50)
-EVERYONE = np.arange(CLIENTS)
 PLAIN = {"lr": 0.05, "epochs": 1, "batch_size": 20, "backend": "loop"}
 
 
@@ -31,10 +32,6 @@ def a_run(**training):
 
 
 RUN = a_run(**PLAIN)
-
-
-def fixed(purpose, *place):
-    return stream(0, purpose, *place)
 
 
 def of_round(round_):
@@ -76,10 +73,6 @@ def first(network):
 def found(config, data, network, start=None, clients=EVERYONE, **options):
     observed = observe(config, seen_by(data, network, start or first(network), clients, **options))
     return conclude(config, SeenRound(data, observed, np.asarray(clients), 0, fixed))
-
-
-def rows(examples):
-    return {row.tobytes() for row in examples.x}
 
 
 @pytest.mark.parametrize("round_", [0, 5])
@@ -172,9 +165,9 @@ def test_lessons_are_balanced_and_look_like_what_is_asked_later(held, wide, late
 def test_non_members_were_never_trained_on_and_those_of_the_lessons_are_asked_of_nobody_else(held, noise, owned):
     data = held if owned else noise
     members, nonmembers = attacked_examples(SMALL, data, 0, fixed)
-    assert rows(members) <= rows(data.client(0)) and len(members) == len(nonmembers) == 20
-    others = [rows(attacked_examples(SMALL, data, client, fixed)[1]) for client in EVERYONE[1:]]
-    assert not rows(nonmembers) & rows(data.train).union(*others)
+    assert rows(members.x) <= rows(data.client(0).x) and len(members) == len(nonmembers) == 20
+    others = [rows(attacked_examples(SMALL, data, client, fixed)[1].x) for client in EVERYONE[1:]]
+    assert not rows(nonmembers.x) & rows(data.train.x).union(*others)
 
 
 def test_a_part_of_nobodys_examples_is_the_trainers(noise):

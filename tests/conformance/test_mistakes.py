@@ -272,6 +272,10 @@ MOMENTUM = [
     ("), state, {", '), {"v": step.astype(np.float32)}, {'),
     (STEP, 'step = received.mean + 0.5 * state["v"]'),
 ]
+OF_FEDAVG = [
+    ("import Config as SlotConfig", "import Config as SlotConfig\nfrom algorithms.aggregation import fedavg"),
+    ("Config(SlotConfig)", "Config(fedavg.Config)"),
+]
 SCALED_IN_A_MODE = [
     ("import Config as SlotConfig", "import Config as SlotConfig, read_when\nfrom typing import Literal"),
     ("scale: float", 'mode: Literal["plain", "scaled"] = Field("plain", description="what to do")\n    scale: float'),
@@ -345,15 +349,9 @@ def test_fields_under_which_no_run_has_an_epsilon_may_do_anything(tmp_path, caps
         ([("config.scale *", "0.5 *")], ["scale"]),
         ([("config.scale *", "(0.5 if received.mean.any() else config.scale) *")], []),  # in a round that no check has
         (
-            [
-                (
-                    "import Config as SlotConfig",
-                    "import Config as SlotConfig\nfrom algorithms.aggregation import fedavg",
-                ),
-                ("Config(SlotConfig)", "Config(fedavg.Config)"),
-            ],
-            ["warm_start_epochs", "weights"],  # the others are read only in a warm start, as they say themselves
-        ),
+            OF_FEDAVG,
+            ["warm_start_epochs", "weights"],
+        ),  # the others are read only in a warm start, as they say themselves
         (SCALED_IN_A_MODE, []),
     ],
 )

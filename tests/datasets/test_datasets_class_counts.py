@@ -13,7 +13,7 @@ from datasets.sources import alzheimer
 from datasets.splits import class_counts
 from datasets.splits.class_counts import PUBLISHED_COUNTS, Config
 from orchestrator.config.run import resolve
-from tests.support.streams import streams
+from tests.support.streams import numbers, streams
 
 PUBLISHED = np.repeat(np.arange(4), (724, 49, 2566, 1781)), np.repeat(np.arange(4), (172, 15, 634, 459))
 HELD_OUT = HeldOutConfig(clients=2, held_out=0.25, shadow_size=6)
@@ -36,10 +36,6 @@ def dealt(config: Config, data, toys: Source | None = None, seed: int = 0) -> Fe
     toys = toys or toy()
     assert class_counts.shortages(config, data, toys) == []
     return class_counts.partition(config, data, toys, streams(seed))
-
-
-def numbers(examples: Examples) -> list[int]:
-    return examples.x[:, 0].astype(int).tolist()
 
 
 def by_class(y: np.ndarray, classes: int = 3) -> list[int]:

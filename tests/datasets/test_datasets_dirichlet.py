@@ -7,7 +7,7 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import dirichlet
 from datasets.splits.dirichlet import Config
-from tests.support.streams import streams
+from tests.support.streams import numbers, streams
 
 # Client sizes on CIFAR-10 that the code released with Zhao et al. 2025 gives with seed 42, by alpha and algorithm.
 PUBLISHED = {
@@ -31,10 +31,6 @@ def dealt(config: Config, data=HELD_OUT, seed: int = 0, toy: Source | None = Non
     toy = toy or source()
     assert dirichlet.shortages(config, data, toy) == []
     return dirichlet.partition(config, data, toy, streams(seed))
-
-
-def numbers(examples: Examples) -> list[int]:
-    return examples.x[:, 0].astype(int).tolist()
 
 
 def mixtures(federation: Federation) -> np.ndarray:

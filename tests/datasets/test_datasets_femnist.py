@@ -1,16 +1,16 @@
 """FEMNIST from small files made here: LEAF and parquet, duplicates, absent and damaged."""
 
-import io
 import json
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from datasets.federation import DataError
 from datasets.sources import femnist
+from tests.datasets.test_datasets_alzheimer import encoded
+from tests.support.federations import rows
 
 
 def characters(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -36,16 +36,8 @@ def write_leaf(place, train, test=None) -> None:
 
 def write_parquet(path, images: np.ndarray, labels, column="label") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    encoded = []
-    for image in images.reshape(-1, 28, 28):
-        buffer = io.BytesIO()
-        Image.fromarray(image).save(buffer, "PNG")
-        encoded.append({"bytes": buffer.getvalue(), "path": None})
-    pq.write_table(pa.table({"image": encoded, column: labels, "writer_id": ["w"] * len(labels)}), path)
-
-
-def as_set(x: np.ndarray) -> set[bytes]:
-    return {image.tobytes() for image in x}
+    stored = [encoded(image) for image in images.reshape(-1, 28, 28)]
+    pq.write_table(pa.table({"image": stored, column: labels, "writer_id": ["w"] * len(labels)}), path)
 
 
 def load_femnist(root, **fields):
@@ -60,7 +52,7 @@ def test_leaf_files_are_read_exactly(tmp_path, place):
     assert source.train.x.shape == (9, 1, 28, 28) and source.train.x.dtype == np.uint8 and source.classes == 62
     np.testing.assert_array_equal(source.train.x.reshape(9, 784), np.concatenate([x[::2], x[1::2]]))
     assert source.train.y.tolist() == [0, 2, 4, 6, 8, 1, 3, 5, 7]
-    assert as_set(source.test.x) == as_set(test_x) and source.fill == 1.0
+    assert rows(source.test.x) == rows(test_x) and source.fill == 1.0
     more, labels = characters(3, seed=3)
     (tmp_path / place / "train" / "all_data_1.json").write_text(leaf_json(more, labels, users=1))
     np.testing.assert_array_equal(load_femnist(tmp_path).train.x[9:].reshape(3, 784), more)
@@ -73,7 +65,7 @@ def test_an_image_is_kept_once_and_rather_for_training(tmp_path):
     write_leaf(tmp_path / "femnist", twice, leaked)
     source = load_femnist(tmp_path)
     assert (len(source.train), len(source.test)) == (6, 4)
-    assert as_set(source.train.x) == as_set(x) and as_set(source.test.x) == as_set(test_x)
+    assert rows(source.train.x) == rows(x) and rows(source.test.x) == rows(test_x)
 
 
 def test_inverting_gives_white_on_black(tmp_path):
@@ -100,7 +92,7 @@ def test_without_test_files_a_stratified_tenth_is_held_out(tmp_path):
     write_parquet(tmp_path / "femnist" / "train.parquet", x, np.arange(80) % 2)
     source = load_femnist(tmp_path)
     assert np.bincount(source.test.y).tolist() == [4, 4] and len(source.train) == 72
-    assert as_set(source.train.x) | as_set(source.test.x) == as_set(x)
+    assert rows(source.train.x) | rows(source.test.x) == rows(x)
 
 
 def test_absent_femnist_names_places_and_how_to_make_it(tmp_path):

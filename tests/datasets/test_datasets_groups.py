@@ -9,7 +9,7 @@ from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import groups
 from datasets.splits.groups import MINORITY, Config
-from tests.support.streams import streams
+from tests.support.streams import numbers, streams
 
 BRIGHT = {"transform": "brightness", "minority": [0.5, 0.8], "majority": [0.85, 1.15]}
 SHARED = SharedTestConfig(clients=8, examples_per_client=10, shadow_size=30, test_size=14, nonmember_size=20)
@@ -27,10 +27,6 @@ def source(train: int = 120, test: int = 40, side: int = 6, classes: int = 5) ->
 
 def dealt(config: Config, data=SHARED, seed: int = 0, toy: Source | None = None) -> Federation:
     return groups.partition(config, data, toy or source(), streams(seed))
-
-
-def numbers(examples: Examples) -> list[int]:
-    return examples.x[:, 0, 0, 0].astype(int).tolist()
 
 
 @pytest.mark.parametrize("data", [SHARED, HELD_OUT])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import natural
-from tests.support.streams import streams
+from tests.support.streams import numbers, streams
 
 NAMES = ("anna", "bob", "cem", "dora")
 TRAIN, TEST = (10, 20, 30, 40), (4, 8, 12, 16)
@@ -39,17 +39,8 @@ def dealt(config: SharedTestConfig, seed: int = 0, given: Source | None = None, 
     return natural.partition(natural.Config(**fields), config, given, streams(seed))
 
 
-def numbers(examples: Examples) -> list[int]:
-    return examples.x.ravel().astype(int).tolist()
-
-
 @settings(deadline=None)
-@given(
-    st.lists(st.integers(1, 60), min_size=4, max_size=4),
-    st.integers(2, 4),
-    st.integers(0, 30),
-    st.integers(0, 20),
-)
+@given(st.lists(st.integers(1, 60), min_size=4, max_size=4), st.integers(2, 4), st.integers(0, 30), st.integers(0, 20))
 def test_whoever_is_drawn_can_give_its_share_if_small_clients_are_left_out(
     train: list[int], clients: int, shadow: int, seed: int
 ) -> None:

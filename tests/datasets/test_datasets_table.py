@@ -59,17 +59,15 @@ def test_numbers_are_standardized_and_texts_are_encoded_by_the_training_part(tmp
     assert source.columns == ("age", "sex", "sex", "smokes") and source.persons is None
 
 
-def test_numbers_stay_as_they_are_where_they_are_not_standardized(tmp_path: Path) -> None:
-    assert read(tmp_path, standardize=False).train.x[:, 0].tolist() == [10, 20, 30, 40]
-
-
 def test_a_constant_column_becomes_zero(tmp_path: Path) -> None:
     text = SMALL.replace("20,f", "10,f").replace("30,m", "10,m").replace("40,m", "10,m")
     source = read(tmp_path, text.replace("p3,10,m,true", "p3,10,m,false"))
     assert not source.train.x[:, 0].any() and not source.test.x[:, 0].any()
 
 
-def test_missing_values_are_imputed_from_the_training_part_if_asked(tmp_path: Path) -> None:
+def test_missing_values_are_imputed_from_the_training_part_if_asked_and_other_numbers_stay_if_asked(
+    tmp_path: Path,
+) -> None:
     text = SMALL.replace("p4,40,m", "p4,,m").replace("p2,20,f", "p2,20,?")
     assert "column 'age' has a missing value in row 4" in refused(tmp_path, text)
     assert "column 'sex' has a missing value in row 2" in refused(tmp_path, text)

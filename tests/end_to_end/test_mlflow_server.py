@@ -27,16 +27,9 @@ class Server:
         self.start()
 
     def start(self, _: object = None) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "mlflow",
-            "server",
-            "--backend-store-uri",
-            f"sqlite:///{self.folder}/mlflow.db",
-        ]
-        command += ["--artifacts-destination", str(self.folder / "artifacts"), "--workers", "1"]
-        command += ["--host", "127.0.0.1", "--port", str(self.port)]
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--workers", "1"]
+        command += ["--artifacts-destination", str(self.folder / "artifacts")]
         variables = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)

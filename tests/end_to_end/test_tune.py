@@ -104,9 +104,7 @@ def by_rate(results: Path, column: str) -> dict[float, Any]:
 def test_a_scheduler_follows_validation(planted, tmp_path):
     printed = ran(planted, tmp_path)
     learned, repeated = (rounds(tmp_path, "planted", by_rate(tmp_path, "id")[lr]) for lr in (LEARNS, REPEATS))
-    assert (
-        repeated["accuracy"][1] > learned["accuracy"][1] + 0.2
-    )  # the plant: on the test set it is the other way round
+    assert repeated["accuracy"][1] > learned["accuracy"][1] + 0.2  # the plant: the other way round
     assert learned["validation_accuracy"][1] > repeated["validation_accuracy"][1] + 0.05
     assert by_rate(tmp_path, "status") == {LEARNS: "finished", REPEATS: "stopped"}
     assert "tuned: hyperparameters chosen on validation accuracy over 2 trials" in " ".join(printed.split())

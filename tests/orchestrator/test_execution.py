@@ -57,11 +57,7 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
         alive.append(screen.live.is_started)
         return FINISHED
 
-    for name, stand_in in {
-        "Screen": lambda _: screen,
-        "_tracker": lambda *_: QuietTracker(),
-        "_close": closed,
-    }.items():
+    for name, stand_in in {"Screen": lambda _: screen, "_tracker": lambda *_: QuietTracker(), "_close": closed}.items():
         monkeypatch.setattr(commands, name, stand_in)
     monkeypatch.setattr("orchestrator.cluster.ray_session.ray_session", session)
     monkeypatch.setattr("orchestrator.scheduling.tuner.run_trials", trained)

@@ -84,10 +84,7 @@ def test_a_sweep_file_is_replaced_only_by_force(patients, tmp_path, capsys):
             ["--label", "outcome", "--client", "hospital", "--group", "sex"],
             "--group: column 'sex' must be the same in all examples of a client",
         ),
-        (
-            ["--label", "outcome", "--output", "nowhere/sweep.yaml"],
-            "nowhere is no folder that can be written to",
-        ),
+        (["--label", "outcome", "--output", "nowhere/sweep.yaml"], "nowhere is no folder that can be written to"),
         (["--label", "outcome", "--output", "."], "--output: . is a folder"),
     ],
 )
@@ -145,14 +142,7 @@ def test_repeated_examples_of_arrays_and_images_are_dropped(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "sizes",
-    [
-        [100, 100, 9],
-        [100, 100, 10],
-        list(range(1, 30)),
-        [7, 8, 9, 10, 11, 12] * 8,
-        [10] * 30 + [300] * 5,
-    ],
+    "sizes", [[100, 100, 9], [100, 100, 10], list(range(1, 30)), [7, 8, 9, 10, 11, 12] * 8, [10] * 30 + [300] * 5]
 )
 def test_clients_of_any_size_are_kept_or_left_out_as_the_split_does(tmp_path, sizes):
     draw = random.Random(0)

@@ -61,6 +61,7 @@ base:
   training: {epochs: 1}
 resources: {client_actors: 1}
 """
+METHODS = EMPTY.replace("alpha: 0.001", "alpha: 10").replace("  seed: 0\n", "")
 
 
 def test_a_draw_that_leaves_a_client_empty_is_refused_with_its_line(planned) -> None:
@@ -72,23 +73,11 @@ def test_a_draw_that_leaves_a_client_empty_is_refused_with_its_line(planned) -> 
 
 
 def test_the_plan_says_that_trials_with_secret_noise_cannot_be_repeated(planned) -> None:
-    text = """
-name: secret
-base:
-  rounds: 1
-  data: {name: digits, clients: 4, examples_per_client: 20}
-  model: mlp
-  privacy: {name: global_dp, noise: secret}
-sweep:
-  privacy.name: {grid_search: [none, global_dp]}
-resources: {client_actors: 1}
-"""
+    text = METHODS.replace("resources", "  privacy: {name: global_dp, noise: secret}\nresources")
+    text += "sweep: {privacy.name: {grid_search: [none, global_dp]}}\n"
     sentence = "1 of 2 trials draw secret noise: running them again would give other numbers"
     assert sentence in planned(text)
     assert "secret noise" not in planned(text.replace("noise: secret", "clip: 2.0"))
-
-
-METHODS = EMPTY.replace("alpha: 0.001", "alpha: 10").replace("  seed: 0\n", "")
 
 
 @pytest.mark.parametrize(
@@ -117,10 +106,8 @@ def test_the_plan_says_what_so_many_runs_can_show(planned, monkeypatch, sweep, s
 
 def test_the_plan_of_a_very_long_run_or_a_large_model_stays_readable(planned, monkeypatch) -> None:
     monkeypatch.setattr(commands, "this_machine", lambda: 1e18)
-    text = EMPTY.replace("rounds: 1\n", "rounds: 1000000000000000\n").replace("alpha: 0.001", "alpha: 10")
-    shown = planned(text)
-    assert "estimate: centuries on this machine" in shown
-    shown = planned(EMPTY.replace("0.001", "10").replace("mlp", "{name: mlp, hidden: [1000000]}"))
+    assert "estimate: centuries on this machine" in planned(METHODS.replace("rounds: 1\n", f"rounds: {10**15}\n"))
+    shown = planned(METHODS.replace("mlp", "{name: mlp, hidden: [1000000]}"))
     assert "no estimate: a step of a model of 7.5e+07 parameters" in shown
 
 
@@ -132,28 +119,15 @@ def test_a_single_trial_is_one(planned, monkeypatch) -> None:
 
 def test_of_many_trials_the_first_are_listed_and_the_others_counted(planned, monkeypatch) -> None:
     monkeypatch.setattr(dry_run, "forecast", lambda *_: "")
-    text = EMPTY.replace("alpha: 0.001", "alpha: 10") + "sweep: {seed: {grid_search: [%s]}}\n"
-    few, many = (planned(text % ", ".join(map(str, range(count)))) for count in (100, 101))
+    few, many = (planned(f"{METHODS}sweep: {{seed: {{grid_search: {[*range(n)]}}}}}\n") for n in (100, 101))
     assert (few.count("seed="), "others" in few) == (100, False)
     assert (many.count("seed="), "101 trials, 101 to run" in many) == (20, True)
     assert "and 81 others, which --print-config shows" in many
 
 
-UNUSED = """
-name: unused
-base:
-  rounds: 1
-  data: {name: digits, clients: 10, split: {name: dirichlet, alpha: 0.1}}
-  model: mlp
-  training: {epochs: 1}
-sweep:
-  data.split.name: {grid_search: [dirichlet, groups]}
-resources: {client_actors: 1}
-"""
-
-
 def test_the_plan_says_what_splits_do_and_leave_unused(planned) -> None:
-    shown = planned(UNUSED)
+    swept = "sweep: {data.split.name: {grid_search: [dirichlet, groups]}}\n"
+    shown = planned(METHODS.replace("alpha: 10", "alpha: 0.1") + swept)
     assert (
         "split groups: two groups, 2 clients (minority) with images rotated by 0 to 25 degrees, 8 (majority)" in shown
     )

@@ -10,6 +10,11 @@ import numpy as np
 from datasets.federation import Examples, Federation
 
 
+def rows(x: np.ndarray) -> set[bytes]:
+    """Which examples there are, whatever their order."""
+    return {one.tobytes() for one in x}
+
+
 def federation(train: Examples, sizes: Sequence[int] | np.ndarray, **fields: Any) -> Federation:
     """Clients with so many of the examples each, in order; what ``fields`` do not say is empty or zero."""
     clients, nothing, nobody = len(sizes), train[:0], np.empty(0, np.int64)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from algorithms.core.choices import Starts
 from algorithms.core.layout import Layout
@@ -16,6 +16,15 @@ from datasets.components import Completed, complete
 from tests.support.stand_ins import CONTRACTS
 
 LAYOUT = Layout(("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,)))  # 12 parameters in three arrays
+# What a guarantee says of whom it protects, where the noise is secret and where it can be drawn again.
+SECRET = ", towards whoever sees the models; the tables of results are not covered"
+REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon of a Gaussian mechanism with sensitivity over noise ``mu`` (Balle and Wang 2018, theorem 8)."""
+    tail = lambda eps: stats.norm.cdf(mu / 2 - eps / mu) - np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu)) - delta  # noqa: E731
+    return float(optimize.brentq(tail, 0, mu * mu + 50, xtol=1e-9))
 
 
 def received(module: Any, config: Any, updates: np.ndarray, examples: np.ndarray | None = None) -> ClientUpdates:

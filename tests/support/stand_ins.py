@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from algorithms import interfaces
+from algorithms.core.network import Network
 from attacks.interfaces import HalvesAttack, ModelAttack, ReplicaAttack, UpdateAttack
 from datasets.components import Completed, Component
 from datasets.interfaces import SourceContract, SplitContract
@@ -23,6 +26,13 @@ CONTRACTS = (
     SourceContract,
     SplitContract,
 )
+
+
+def network_of(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) -> Network:
+    """A network of a model's module with initial weights."""
+    made = Network(StandIn(module=module, config=module.Config(**fields)), shape, classes)
+    made.load(made.initial(np.random.default_rng(0)))
+    return made
 
 
 class StandIn(Component[Any, Any]):

@@ -1,9 +1,16 @@
-"""Streams of random numbers for a split: one for each purpose."""
+"""What the tests of splits share: streams of random numbers for each purpose, and the numbers of dealt examples."""
 
 from collections.abc import Callable
 
 import numpy as np
 
+from datasets.federation import Examples
+
 
 def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
     return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+
+
+def numbers(examples: Examples) -> list[int]:
+    """The numbers of examples whose first stored value it is."""
+    return examples.x.reshape(len(examples), -1)[:, 0].astype(int).tolist()

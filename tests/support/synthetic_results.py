@@ -40,10 +40,13 @@ CONFIG: dict[str, Any] = {
     "clustering": {"name": "ifca", "clusters": 2},
     "attacks": [{"name": "shadow_mia", "every": 5, "shadows": 3}],
 }
-Tables = Callable[[Mapping[str, Any], Mapping[str, float], np.random.Generator], dict[str, pd.DataFrame]]
+Row = Mapping[str, Any]  # the settings of a trial, or its final metrics
+Rng = np.random.Generator
+Made = dict[str, pd.DataFrame]  # the tables of a trial, by their names
+Tables = Callable[[Row, Row, Rng], Made]
 
 
-def ifca_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, float]:
+def ifca_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     """Final metrics that behave like the paper's: a small minority is exposed, and IFCA-MIR moves its clients away."""
     ratio = trial.get("data.split.minority_ratio", 0.2)
     ratio = ratio if isinstance(ratio, float) else 0.2
@@ -100,9 +103,8 @@ def write_sweep(
     lines = []
     for i, point in enumerate(product(*sweep.values())):
         swept = dict(zip(sweep, point, strict=True))
-        slots = {
-            f"{key}.name": slot["name"] for key, slot in swept.items() if isinstance(slot, dict) and "name" in slot
-        }
+        named = {key: slot for key, slot in swept.items() if isinstance(slot, dict) and "name" in slot}
+        slots = {f"{key}.name": slot["name"] for key, slot in named.items()}
         trial = NAMES | dict(base or {}) | slots | swept
         rng = np.random.default_rng([7, i])
         final = metrics(trial, rng)
@@ -134,17 +136,13 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def ifca_tables(
-    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
-) -> dict[str, pd.DataFrame]:
+def ifca_tables(trial: Row, final: Row, rng: Rng) -> Made:
     """The tables of a trial with two groups of clients."""
     clients = pd.DataFrame({"round": 12, "client": range(40), "group": "majority", "examples": 1250})
     return {"clients": clients} | ({"rounds": rounds_table(final, rng)} if "accuracy_majority" in final else {})
 
 
-def _write_trial(
-    folder: Path, trial: Mapping[str, Any], base: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
-) -> None:
+def _write_trial(folder: Path, trial: Row, base: Row, tables: Mapping[str, pd.DataFrame]) -> None:
     folder.mkdir(parents=True)
     config: dict[str, Any] = copy.deepcopy(dict(base))
     for path, value in trial.items():
@@ -177,7 +175,7 @@ PLAIN: dict[str, Sequence[Any]] = {"privacy.name": ["none", "dp_sgd"], "seed": [
 ALONE = {"data.split.name": "dirichlet", "clustering.name": "none", "data.name": "digits", "model.name": "mlp"}
 
 
-def grouped_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, float]:
+def grouped_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     found = ifca_metrics(trial, rng)
     exposed = found["mia_accuracy_minority"]
     mir = trial.get("clustering.name") == "ifca_mir"
@@ -198,9 +196,7 @@ def grouped_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[
     }
 
 
-def grouped_tables(
-    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
-) -> dict[str, pd.DataFrame]:
+def grouped_tables(trial: Row, final: Row, rng: Rng) -> Made:
     """Rounds, clients and scores of such a run; the seed decides which clients are the minority."""
     minority = rng.permutation(40) < round(40 * trial["data.split.minority_ratio"])
     risk = np.where(minority, final["risk_minority"], final["risk_majority"]) + rng.normal(0, 0.06, 40)
@@ -217,7 +213,7 @@ def grouped_tables(
     return {"rounds": rounds_table(final, rng), "clients": clients, "scores": scores(models, rng)}
 
 
-def alone_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, float]:
+def alone_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     noisy = trial["privacy.name"] != "none"
     accuracy, risk = 0.9 - 0.2 * noisy + rng.normal(0, 0.01), 0.62 - 0.1 * noisy + rng.normal(0, 0.01)
     found = {"accuracy": accuracy, "aggregated_accuracy": accuracy, "test_accuracy": accuracy - 0.01}
@@ -226,9 +222,7 @@ def alone_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[st
     return found
 
 
-def alone_tables(
-    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
-) -> dict[str, pd.DataFrame]:
+def alone_tables(trial: Row, final: Row, rng: Rng) -> Made:
     clients = {"round": 9, "client": np.arange(12), "group": "all", "examples": rng.integers(10, 90, 12)}
     clients |= {"risk": np.clip(final["mia_accuracy_global"] + rng.normal(0, 0.06, 12), 0, 1)}
     return {"clients": pd.DataFrame(clients), "scores": scores({"global": final["mia_accuracy_global"]}, rng)}
@@ -246,19 +240,6 @@ def scores(models: Mapping[str, float], rng: np.random.Generator) -> pd.DataFram
             table = {"attack": attack, "round": round_, "target": target, "client": -1, "member": member}
             tables.append(pd.DataFrame(table | {"left": False, "score": score}))
     return pd.concat(tables, ignore_index=True)
-
-
-def write_grouped(folder: Path, sweep: Mapping[str, Sequence[Any]] = GROUPED, **given: Any) -> Path:
-    """A sweep of IFCA and IFCA-MIR over minority ratios."""
-    return write_sweep(folder, sweep, **{"metrics": grouped_metrics, "tables": grouped_tables} | given)
-
-
-def write_alone(folder: Path, sweep: Mapping[str, Sequence[Any]] = PLAIN, **given: Any) -> Path:
-    """A sweep without groups or clusters: one global model with and without noise."""
-    config = {"rounds": 10, "data": {"clients": 12}, "attacks": [{"name": "shadow_mia"}]}
-    return write_sweep(
-        folder, sweep, **{"base": ALONE, "metrics": alone_metrics, "tables": alone_tables, "config": config} | given
-    )
 
 
 # FinP's and metric privacy's sweeps
@@ -315,7 +296,7 @@ def judged(accuracy: float) -> dict[str, float]:
     }
 
 
-def finp_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, float]:
+def finp_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     """Final metrics of a federation that source inference has attacked: twice as good as guessing, and unequal."""
     penalty, shift = trial["objective.name"] == "finp", rng.normal(0, 0.01, 4)
     cov, eod = 0.94 - 0.05 * penalty + shift[0], 0.55 - 0.03 * penalty + shift[1]
@@ -339,9 +320,7 @@ def finp_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str
     )
 
 
-def finp_tables(
-    trial: Mapping[str, Any], final: Mapping[str, float], rng: np.random.Generator
-) -> dict[str, pd.DataFrame]:
+def finp_tables(trial: Row, final: Row, rng: Rng) -> Made:
     """Rounds, clients and ROC curve of such a federation."""
     rounds = np.arange(ROUNDS)
     table = _judged_rounds(final, rounds, rng)
@@ -355,13 +334,10 @@ def finp_tables(
         half = 1.96 * np.sqrt(success * (1 - success) / TARGETS)
         columns = {"round": number, "client": np.arange(CLIENTS), "examples": examples, "sia_accuracy": success}
         clients.append(pd.DataFrame(columns | {"sia_low": np.clip(success - half, 0, 1), "sia_high": success + half}))
-    return {
-        "rounds": pd.DataFrame(table),
-        "clients": pd.concat(clients, ignore_index=True),
-    }
+    return {"rounds": pd.DataFrame(table), "clients": pd.concat(clients, ignore_index=True)}
 
 
-def metric_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+def metric_metrics(trial: Row, rng: Rng) -> dict[str, Any]:
     """Final metrics of a federation under a server's noise: vanilla before metric privacy before global DP."""
     place = {"fedavg": 0.0, "fedavgm": -0.05, "fedmedian": -0.01, "fedopt": 0.02, "fedyogi": -0.02, "fedadam": -0.2}
     kind = trial["privacy.name"]
@@ -393,9 +369,7 @@ def metric_metrics(trial: Mapping[str, Any], rng: np.random.Generator) -> dict[s
     }
 
 
-def metric_tables(
-    trial: Mapping[str, Any], final: Mapping[str, Any], rng: np.random.Generator
-) -> dict[str, pd.DataFrame]:
+def metric_tables(trial: Row, final: Row, rng: Rng) -> Made:
     """Rounds and ROC curve of such a federation."""
     rounds = np.arange(ROUNDS)
     table = _judged_rounds(final, rounds, rng)
@@ -417,13 +391,17 @@ def _judged_rounds(final: Mapping[str, Any], rounds: np.ndarray, rng: np.random.
     }
 
 
-def write_finp(folder: Path, sweep: Mapping[str, Sequence[Any]] = FINP, **given: Any) -> Path:
-    """A sweep like FinP's Table 1."""
-    given = {"base": HAR, "metrics": finp_metrics, "tables": finp_tables, "config": FINP_CONFIG} | given
-    return write_sweep(folder, sweep, **given)
+# Sweeps of these kinds: of IFCA and IFCA-MIR over minority ratios; without groups or clusters, one global model with and
+# without noise; like FinP's Table 1; and of strategies and kinds of privacy on the data of Sainz-Pardo Diaz et al.
 
 
-def write_metric(folder: Path, sweep: Mapping[str, Sequence[Any]] = METRIC, **given: Any) -> Path:
-    """A sweep of strategies and kinds of privacy on the data of Sainz-Pardo Diaz et al."""
-    given = {"base": ALZHEIMER, "metrics": metric_metrics, "tables": metric_tables, "config": METRIC_CONFIG} | given
-    return write_sweep(folder, sweep, **given)
+def writer(grid: Mapping[str, Sequence[Any]], **made: Any) -> Callable[..., Path]:
+    """A `write_sweep` that makes such trials unless it is told otherwise."""
+    return lambda folder, sweep=grid, **given: write_sweep(folder, sweep, **{**made, **given})
+
+
+ALONE_CONFIG = {"rounds": 10, "data": {"clients": 12}, "attacks": [{"name": "shadow_mia"}]}
+write_grouped = writer(GROUPED, metrics=grouped_metrics, tables=grouped_tables)
+write_alone = writer(PLAIN, base=ALONE, metrics=alone_metrics, tables=alone_tables, config=ALONE_CONFIG)
+write_finp = writer(FINP, base=HAR, metrics=finp_metrics, tables=finp_tables, config=FINP_CONFIG)
+write_metric = writer(METRIC, base=ALZHEIMER, metrics=metric_metrics, tables=metric_tables, config=METRIC_CONFIG)

@@ -11,7 +11,7 @@ from algorithms.engine.backends.loop import passes
 from algorithms.models import mlp
 from algorithms.training import local_sgd
 from attacks._shadows import Shadow
-from attacks.interfaces import Audit, Cluster
+from attacks.interfaces import Audit, Cluster, Exposure, Measure
 from attacks.shadow_mia import Config, shadow_jobs, train_shadow
 from datasets.federation import Examples, Federation, Preparation
 from orchestrator.config.run import resolve
@@ -20,15 +20,9 @@ from tests.support.stand_ins import StandIn
 
 CLIENTS, EACH, SHADOWS, NONMEMBERS, CLASSES, FEATURES = 6, 40, 400, 300, 10, 2000
 HALVES = np.array([0, 0, 0, 1, 1, 1])
-RUN = resolve(
-    {
-        "rounds": 2,
-        "data": "digits",
-        "model": {"name": "mlp", "hidden": [64]},
-        "training": {"optimizer": "adam", "lr": 1e-3, "batch_size": 20},
-    }
-)
-TRAINING = StandIn(local_sgd, local_sgd.Config(optimizer="adam", lr=1e-3, batch_size=20))
+ADAM = {"optimizer": "adam", "lr": 1e-3, "batch_size": 20}
+RUN = resolve({"rounds": 2, "data": "digits", "model": {"name": "mlp", "hidden": [64]}, "training": ADAM})
+TRAINING = StandIn(local_sgd, local_sgd.Config.model_validate(ADAM))
 
 
 def seeds(seed: int = 0) -> Callable[..., int]:
@@ -94,6 +88,10 @@ def cluster_of(data: Federation, cluster: int, assignment: np.ndarray = HALVES, 
     return Cluster(data, cluster, np.flatnonzero(assignment == cluster), np.array(left, np.int64))
 
 
-def value(found: Audit, attack: str, metric: str) -> float:
-    (only,) = [one.value for one in found.measures if (one.subject, one.metric) == (attack, metric)]
+def measure(found: Audit | Exposure, subject: str, metric: str) -> Measure:
+    (only,) = [one for one in found.measures if (one.subject, one.metric) == (subject, metric)]
     return only
+
+
+def value(found: Audit, attack: str, metric: str) -> float:
+    return measure(found, attack, metric).value

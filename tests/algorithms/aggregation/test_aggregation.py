@@ -39,9 +39,7 @@ def test_by_hand_the_mean_is_weighted_over_all_blocks():
     assert joined.clients.tolist() == [0, 2, 5]
     assert joined.updates is None
     assert joined.mean.dtype == joined.buffers.dtype == np.float64
-    parts = [
-        part([i], [1.0], [[float(i)]], keep=True) for i in (3, 1)
-    ]  # in the order of blocks, with what is known of them
+    parts = [part([i], [1.0], [[float(i)]], keep=True) for i in (3, 1)]  # in this order, with what is known of them
     joined = gather(parts, {"rho": np.array([0.1, 0.2, 0.3, 0.4])})
     assert (joined.clients.tolist(), joined.statistics["rho"].tolist()) == ([3, 1], [0.4, 0.2])
     assert joined.updates is not None and joined.updates.tolist() == [[3], [1]]

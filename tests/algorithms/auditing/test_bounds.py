@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from algorithms.auditing.bounds import (
-    SHARES,
-    _one_run_p,
-    classic_bound,
-    guesses,
-    one_run_bound,
-    right_guesses,
-)
+from algorithms.auditing.bounds import SHARES, _one_run_p, classic_bound, guesses, one_run_bound, right_guesses
 from algorithms.auditing.epsilon import epsilon_gdp
 from tests.support.audit_oracles import comparison, oracles
 

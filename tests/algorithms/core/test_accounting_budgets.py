@@ -8,14 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from algorithms.core.accounting import (
-    PrivacyEvent,
-    calibrate,
-    epsilon,
-    epsilon_so_far,
-    rounded_up,
-    schedule,
-)
+from algorithms.core.accounting import PrivacyEvent, calibrate, epsilon, epsilon_so_far, rounded_up, schedule
 from algorithms.core.private_search import LAWS, epsilon_of_search
 
 DELTA, ADD = 1e-5, "add_or_remove_one"

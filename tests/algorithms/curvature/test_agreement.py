@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from algorithms.core.configs import CurvatureConfig
-from algorithms.curvature.ranking import (
-    agreement,
-    over_everything,
-    over_rounds,
-    rank_agreement,
-    relative_rank,
-    step_up,
-)
+from algorithms.curvature.ranking import agreement, over_everything, over_rounds, rank_agreement, relative_rank, step_up
 
 CONFIG = CurvatureConfig()
 curvatures = st.lists(

@@ -17,7 +17,7 @@ from algorithms.curvature import hessian
 from algorithms.curvature.hessian import spectrum
 from algorithms.curvature.ranking import relative_rank
 from algorithms.models import mlp
-from tests.support.stand_ins import StandIn
+from tests.support.stand_ins import StandIn, network_of
 
 SHAPE, CLASSES = (6,), 3
 EXACT = {"tolerance": 1e-9, "power_steps": 300}
@@ -25,9 +25,7 @@ SOLVERS = pytest.mark.parametrize("solver", ["lanczos", "power"])
 
 
 def a_network(*hidden: int) -> Network:
-    network = Network(StandIn(module=mlp, config=mlp.Config(hidden=hidden)), SHAPE, CLASSES)
-    network.load(network.initial(np.random.default_rng(0)))
-    return network
+    return network_of(mlp, SHAPE, CLASSES, hidden=hidden)
 
 
 def examples(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -171,9 +169,7 @@ def test_the_trace_is_that_of_the_dense_gauss_newton_matrix_without_any_draw(kin
         assert trace == pytest.approx(expected, rel=1e-5)
         assert error == 0
     other = np.trace(dense(network, x, y))
-    assert (
-        (other != pytest.approx(expected, rel=1e-3)) if kind == "tanh" else (other == pytest.approx(expected, rel=1e-9))
-    )
+    assert (other == pytest.approx(expected, rel=1e-3 if kind == "tanh" else 1e-9)) == (kind != "tanh")
 
 
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=12))

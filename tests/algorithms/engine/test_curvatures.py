@@ -17,16 +17,12 @@ from algorithms.interfaces import Outcome, Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.trial.metric_rows import curvature_metrics, final_metrics
-from orchestrator.trial.random_streams import stream
+from tests.support.passive import fixed
 from tests.support.planted import finished, given, opened, planted
 
 SIZES = [12, 21, 7, 30, 9, 1]
 DATA = planted(clients=6, each=SIZES, minority=2)
 FINP: dict[str, Any] = {"objective": {"name": "finp"}, "model": {"name": "mlp", "hidden": [4]}}
-
-
-def fixed(purpose: str, *place: int) -> np.random.Generator:
-    return stream(0, purpose, *place)
 
 
 def trained(run: Run, data: Federation) -> tuple[Network, work.TrainedBlock]:

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,15 +9,13 @@ from torch import nn
 from algorithms.core.dropout import Dropout, reseed
 from algorithms.core.network import Network
 from algorithms.models import keras_cnn
-from tests.support.stand_ins import StandIn
+from tests.support.stand_ins import network_of
 
 SLICE, SMALL = (1, 128, 128), (1, 18, 18)
 
 
 def network(shape=SMALL, **fields) -> Network:
-    built = Network(StandIn(module=keras_cnn, config=keras_cnn.Config(**fields)), shape, 4)
-    built.initial(np.random.default_rng(0))
-    return built
+    return network_of(keras_cnn, shape, 4, **fields)
 
 
 def test_kernels_start_glorot_uniform_and_biases_at_zero():

@@ -13,6 +13,7 @@ from algorithms.core.network import Network
 from algorithms.models import femnist_cnn, femnist_net, hu_cnn, keras_cnn, mlp, mnist_cnn, resnet56, tcn, vgg
 from algorithms.models._slimmable import Basic, Bottleneck, ResNet, Stage
 from tests.support.stand_ins import StandIn
+from tests.support.stand_ins import network_of as network
 
 BLOCKS = pytest.mark.parametrize("block", [Bottleneck, Basic])
 
@@ -27,12 +28,6 @@ def blueprint(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) 
 
 def size(network: nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
-
-
-def network(module: Any, shape: tuple[int, ...], classes: int, **fields: Any) -> Network:
-    filled = Network(StandIn(module=module, config=module.Config(**fields)), shape, classes)
-    filled.load(filled.initial(np.random.default_rng(0)))
-    return filled
 
 
 def small(block: Any, classes: int = 3) -> ResNet:
@@ -88,11 +83,11 @@ def test_a_pool_before_a_relu_is_the_papers_order_to_the_bit(module, shape):
     paper = _relus_first(ours.module)
     x = ours.inputs(np.random.default_rng(1).normal(size=(4, *shape)).astype(np.float32))
     outputs = {}
-    for name, network in (("ours", ours.module), ("paper", paper)):
+    for name, one in (("ours", ours.module), ("paper", paper)):
         ours.load(ours.initial(np.random.default_rng(0)))
         ours.grads.zero_()
-        network.train()
-        logits = network(x)
+        one.train()
+        logits = one(x)
         logits.square().sum().backward()
         outputs[name] = (logits.detach().numpy().tobytes(), ours.grads.numpy().tobytes())
     assert outputs["ours"] == outputs["paper"]

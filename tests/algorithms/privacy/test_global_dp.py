@@ -17,11 +17,9 @@ from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.interfaces import Outcome
 from algorithms.privacy import global_dp, metric_privacy
 from algorithms.privacy.global_dp import Config
-from tests.support.noise_runs import is_standard_deviation, normals, received, run, updates
+from tests.support.noise_runs import REPRODUCIBLE, SECRET, is_standard_deviation, normals, received, run, updates
 
 START = np.zeros(12, np.float32)
-SECRET = ", towards whoever sees the models; the tables of results are not covered"
-REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
 def noise_of(config: Config, got, size: int = 40_000, seed: int = 0) -> tuple[np.ndarray, dict]:

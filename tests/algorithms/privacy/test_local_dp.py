@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from algorithms.auditing import finding
 from algorithms.auditing.epsilon import epsilon_gdp
@@ -26,7 +24,7 @@ from algorithms.privacy.local_dp import Config, epsilon_after, epsilons
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from tests.support.inline import inline_trial
-from tests.support.noise_runs import is_standard_deviation, normals, received, run, updates
+from tests.support.noise_runs import gaussian_epsilon, is_standard_deviation, normals, received, run, updates
 from tests.support.planted import finished
 from tests.support.planted import given as given_run
 
@@ -168,12 +166,7 @@ def test_epsilons_are_those_of_the_gaussian_mechanism_over_all_rounds(z, rounds,
     config = Config(noise_multiplier=z, neighboring=neighboring)
     assert epsilon_after(config, rounds) == pytest.approx(epsilon, rel=2e-3 if epsilon > 1000 else 1e-4)
     mu = (2 if neighboring == "replace_one" else 1) * math.sqrt(rounds) / z
-
-    def excess(e: float) -> float:
-        """Balle and Wang 2018, theorem 8, less delta."""
-        return float(norm.cdf(mu / 2 - e / mu) - np.exp(e + norm.logcdf(-mu / 2 - e / mu))) - 1e-5
-
-    assert epsilon_after(config, rounds) == pytest.approx(brentq(excess, 0, 5000, xtol=1e-9), rel=1e-4)
+    assert epsilon_after(config, rounds) == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-4)
 
 
 def test_noise_for_an_epsilon_is_not_the_classic_formula():
@@ -302,6 +295,5 @@ def test_an_audit_is_refused_where_no_mean_is_released():
     with pytest.raises(ConfigError) as refused:
         resolve(AUDITED | {"aggregation": "fedmedian"})
     assert [problem.key for problem in refused.value.problems] == [("privacy", "audit_every")]
-    assert (
-        local_dp.canaries(Config(), run(aggregation__name="fedyogi")) is None
-    )  # auto: canaries would weaken each other
+    # With auto, canaries would weaken each other.
+    assert local_dp.canaries(Config(), run(aggregation__name="fedyogi")) is None

@@ -16,7 +16,7 @@ from algorithms.training import dp_sgd
 from algorithms.training.dp_sgd import Config, lots, one_epoch, sampling_rate, schedule
 from datasets.components import Component
 from tests.algorithms.engine.test_block import a_run, trained
-from tests.support.stand_ins import StandIn
+from tests.support.stand_ins import network_of
 
 SILENT: dict[str, Any] = {"noise_multiplier": 0.0}
 SHUFFLE: dict[str, Any] = {"sampling": "shuffle"}
@@ -24,9 +24,7 @@ CLASSES = 3
 
 
 def a_net(module: Any = mlp, shape: tuple[int, ...] = (6,), **fields: Any) -> Network:
-    network = Network(StandIn(module=module, config=module.Config(**fields)), shape, CLASSES)
-    network.load(network.initial(np.random.default_rng(0)))
-    return network
+    return network_of(module, shape, CLASSES, **fields)
 
 
 def examples(n: int, shape: tuple[int, ...] = (6,)) -> tuple[torch.Tensor, torch.Tensor]:

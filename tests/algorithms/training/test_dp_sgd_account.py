@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
 from scipy.special import logsumexp
 
 from algorithms.core.accounting import dp_sgd_epsilon
@@ -19,10 +18,8 @@ from algorithms.training import dp_sgd
 from algorithms.training.dp_sgd import Config, epsilon, final_metrics
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
+from tests.support.noise_runs import REPRODUCIBLE, SECRET, gaussian_epsilon
 from tests.support.stand_ins import StandIn
-
-SECRET = ", towards whoever sees the models; the tables of results are not covered"
-REPRODUCIBLE = ", of the mechanism under fresh secret noise; the files of a reproducible run protect nobody"
 
 
 def judged(
@@ -52,11 +49,8 @@ def test_all_steps_of_a_client_are_in_the_account_at_its_own_rate():
     config = Config(batch_size=10, epochs=5, noise_multiplier=2, delta=1e-4)
     spent = dp_sgd_epsilon(2, 1 / 3, 4 * 5 * 3, 1e-4)
     assert epsilon(config, 25, rounds=4) == spent > epsilon(config, 100, rounds=1)
-    assert judged(config) == {
-        "epsilon_example": spent,
-        "delta_example": config.delta,
-        "guarantee_example": "dp" + SECRET,
-    }
+    told = {"epsilon_example": spent, "delta_example": config.delta, "guarantee_example": "dp" + SECRET}
+    assert judged(config) == told
     assert judged(config, sizes=(100, 200))["epsilon_example"] < spent
     assert judged(config, noise="reproducible")["guarantee_example"] == "dp" + REPRODUCIBLE
 
@@ -66,20 +60,13 @@ def test_a_shuffled_pass_is_one_event_without_amplification(drop_last):
     """The numbers of the sweep membership_quickstart: z = 1 and 100 passes, whatever the number of lots."""
     config = Config(batch_size=10, epochs=10, drop_last=drop_last, sampling="shuffle")
     found = judged(config, sizes=(115, 4, 25), rounds=10)
-    assert (
-        found["epsilon_example"] == pytest.approx(gaussian_epsilon(10, 1e-5), rel=1e-6) == pytest.approx(91.8, abs=0.1)
-    )
+    assert found["epsilon_example"] == pytest.approx(gaussian_epsilon(10, 1e-5), rel=1e-6)
+    assert found["epsilon_example"] == pytest.approx(91.8, abs=0.1)
     assert found["guarantee_example"].startswith("dp for one example replaced")
     known = judged(config, noise="reproducible")["guarantee_example"]
     assert known == found["guarantee_example"].removesuffix(SECRET) + REPRODUCIBLE
     poisson = config.model_copy(update={"sampling": "poisson"})
     assert epsilon(poisson, 115, rounds=10) == pytest.approx(22.6, abs=0.1)  # printed for shuffled lots before
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon of a Gaussian mechanism with sensitivity over noise ``mu`` (Balle and Wang 2018, eq. 6)."""
-    tail = lambda eps: stats.norm.cdf(mu / 2 - eps / mu) - np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu)) - delta  # noqa: E731
-    return float(optimize.brentq(tail, 0, mu * mu + 50))
 
 
 def test_with_little_noise_a_larger_client_may_spend_more():

@@ -82,11 +82,8 @@ def test_the_overall_accuracy_leads_where_there_is_no_finer_one() -> None:
 
 def test_components_say_what_they_are_called() -> None:
     assert component_label("aggregation.name", "fedopt") == "FedOpt"
-    assert (
-        component_label("privacy", "metric_privacy")
-        == value_label("privacy.name", "metric_privacy")
-        == "metric privacy"
-    )
+    assert component_label("privacy", "metric_privacy") == "metric privacy"
+    assert value_label("privacy.name", "metric_privacy") == "metric privacy"
     assert component_label("training.name", "dp_sgd") == "DP-SGD"
     assert component_label("attacks.0.name", "sia") == "sia"
     assert component_label("data.name", "a_set_of_old") == "a_set_of_old"

@@ -14,13 +14,7 @@ from rich.console import Console
 
 from orchestrator.config.run import resolve
 from orchestrator.config.tune_section import Tune, unaccounted
-from orchestrator.report.context import (
-    guarantee_lines,
-    refuted,
-    sentences,
-    trial_notes,
-    tuned_sentences,
-)
+from orchestrator.report.context import guarantee_lines, refuted, sentences, trial_notes, tuned_sentences
 from orchestrator.report.data import Results, Setting, read_results, results, rows
 from orchestrator.report.numbers import compare, published_markdown
 from orchestrator.report.summary import summary_markdown

@@ -75,10 +75,7 @@ def test_every_figure_is_drawn_and_no_text_overlaps_another_or_leaves_it(drawn: 
     ("place", "expected"),
     [
         ("mnist accuracy_by_group", ["accuracy, majority clients (fraction)", "accuracy, minority model (fraction)"]),
-        (
-            "mnist risk_of_models",
-            ["by chance (0.5)", "published", "IFCA-MIR", "minority ratio"],
-        ),
+        ("mnist risk_of_models", ["by chance (0.5)", "published", "IFCA-MIR", "minority ratio"]),
         ("mnist convergence", ["round", "minority ratio 0.1", "minority ratio 0.3", "bands: 95 % interval"]),
         ("grouped trade_off", ["risk of the minority's clients", "accuracy, minority clients", "minority ratio 0.3"]),
         ("grouped attack_roc", ["IFCA, minority ratio 0.1, majority model", "the attack behind the published risk"]),
@@ -114,10 +111,8 @@ def test_figures_without_data_are_not_drawn() -> None:
     judged = {"accuracy": 0.9, "test_accuracy": 0.9, "aggregated_accuracy": 0.9, "f1_macro": 0.8, "cia_auc": None}
     arr = arranged([judged | {"clustering.name": name} for name in ("none", "ifca")])
     assert [name for name, draw in catalog().items() if draw(arr)] == ["accuracy"]
-    assert (
-        list(figures(results(Path("made_up"), rows([{"id": "t", "status": "diverged", "accuracy": None}]), (), {})))
-        == []
-    )
+    lost = rows([{"id": "t", "status": "diverged", "accuracy": None}])
+    assert list(figures(results(Path("made_up"), lost, (), {}))) == []
 
 
 # The arrangement
@@ -182,10 +177,8 @@ def test_methods_of_finp_have_the_papers_names_and_keep_their_colors() -> None:
 
 def test_methods_and_settings_in_words() -> None:
     keys = ("clustering.name", "privacy.name", "objective.name", "aggregation.name")
-    assert (
-        method_label(keys, ["ifca_mir", "metric_privacy", "finp", "fedyogi"])
-        == "IFCA-MIR + FinP + FedYogi + metric privacy"
-    )
+    every = method_label(keys, ["ifca_mir", "metric_privacy", "finp", "fedyogi"])
+    assert every == "IFCA-MIR + FinP + FedYogi + metric privacy"
     assert method_label(keys, ["none", "none", "plain", "fedavg"]) == "FedAvg"
     assert method_label(("objective.name", "objective.beta"), ["plain", None]) == "plain"
     assert method_label(("privacy.name", "privacy.clip"), ["none", None]) == "vanilla"
@@ -256,9 +249,7 @@ def test_published_values_are_hollow_and_only_beside_their_own_method_and_data(d
         sorted(tuple(at) for line in lines for at in np.asarray(line.get_xydata()).round(2).tolist())
         for lines in hollow
     ]
-    assert places == [
-        [(-0.08, 0.52)],
-        [(-0.08, 0.81), (0.92, 0.63)],
-    ]  # of IFCA's two models; not of the majority's at 0.3
+    of_minority = [(-0.08, 0.81), (0.92, 0.63)]
+    assert places == [[(-0.08, 0.52)], of_minority]  # of IFCA's two models; not of the majority's at 0.3
     digits: dict[str, Any] = {"data.name": "digits", "clustering.name": "ifca", "mia_accuracy_minority": 0.7}
     assert "published" not in texts(figure("risk_of_models", arranged([{RATIO: r, **digits} for r in (0.1, 0.3)])))

@@ -21,14 +21,7 @@ from orchestrator.report.figures.exposure import exposure, risks_by_view
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
-from tests.support.synthetic_results import (
-    CLIENTS,
-    finp_tables,
-    write_alone,
-    write_finp,
-    write_grouped,
-    write_sweep,
-)
+from tests.support.synthetic_results import CLIENTS, finp_tables, write_alone, write_finp, write_grouped, write_sweep
 
 
 def dashed(ax: Axes, style: str = "--") -> list[float]:
@@ -388,13 +381,8 @@ def test_a_run_is_where_its_claim_and_its_audit_put_it() -> None:
     assert one is not None and unreadable(one) == ([], [])
     (ax,) = one.axes
     assert (ax.get_xscale(), ax.get_yscale()) == ("symlog", "symlog")
-    assert marked(ax) == {
-        (4.4, 4.2),
-        (4.4, 1.26),
-        (2.0, 30.0),
-        (2.0, 9.0),
-        (4.4, 0.0),
-    }  # not the run that claims nothing
+    expected = {(4.4, 4.2), (4.4, 1.26), (2.0, 30.0), (2.0, 9.0), (4.4, 0.0)}
+    assert marked(ax) == expected  # not the run that claims nothing
     assert {y for _, y in marked(ax, RED)} == {30.0}
     assert {"0", "1", "10", "20"} <= {label.get_text() for label in ax.get_yticklabels()}
     stands = audit(arranged([claimed(4.4, 4.2, seed) for seed in range(3)]))

@@ -56,9 +56,7 @@ def test_nothing_is_wider_than_the_window(page: Path, size: tuple[int, int], nar
     assert found["seen"] == size[0] and found["wide"] == size[0]
     assert 0 <= found["top"] < found["bottom"] < size[1] and found["right"] <= size[0]
     assert found["small"] == 0 and found["loaded"] == 0
-    assert (
-        found["figures"] and min(found["figures"]) >= narrowest
-    )  # a small window scrolls figures and keeps them legible
+    assert found["figures"] and min(found["figures"]) >= narrowest  # a small window scrolls them: they stay legible
     assert (tmp_path / "frame.png").stat().st_size > 10_000
 
 

@@ -130,9 +130,8 @@ def test_values_by_chance_stand_beside_the_means() -> None:
         for s, (n, m) in enumerate(((2.0, 0.60), (3.0, 0.61), (4.0, 0.62)))
     ]
     page, shown = summary(counted), printed(counted, 120)
-    assert (
-        "| violations (by chance) (clients) |" in page and "| 3.0 ± 2.5 (1.4) |" in page and "3.0 ±2.5 (1.4)" in shown
-    )
+    assert "| violations (by chance) (clients) |" in page
+    assert "| 3.0 ± 2.5 (1.4) |" in page and "3.0 ±2.5 (1.4)" in shown
     assert "violations null" not in page, "it has no column of its own"
     assert "By chance: 0.5 for MIA accuracy, minority model." in page and "by chance: 0.5 for MIA min. model" in shown
     frame = tidy(read(counted)).set_index("metric")

@@ -51,10 +51,8 @@ def begun(folder: Path, *sets: str) -> Work:
 def test_the_number_of_trials_follows_its_law(law: str) -> None:
     rng, drawn = np.random.default_rng(0), Draws(mean=10, distribution=law)
     numbers = np.array([drawn.number(rng) for _ in range(4000)])
-    deviation = {"geometric": 90**0.5, "logarithmic": 14.1, "poisson": 10**0.5}[
-        law
-    ]  # logarithmic: m (1/g - m), 1/g = 35.15
-    assert abs(numbers.mean() - 10) < 4 * deviation / 4000**0.5
+    variance = {"geometric": 90, "logarithmic": 14.1**2, "poisson": 10}[law]  # logarithmic: m (1/g - m), 1/g = 35.15
+    assert abs(numbers.mean() - 10) < 4 * (variance / 4000) ** 0.5
     none, one = {"geometric": (0, 0.1), "logarithmic": (0, 0.2729), "poisson": (4.5e-5, 4.5e-4)}[law]
     assert (numbers == 0).mean() == pytest.approx(none, abs=1e-3) and (numbers == 1).mean() == pytest.approx(
         one, abs=0.03
@@ -134,11 +132,8 @@ def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_p
     (line,) = read_sweep(work.folder).facts["tuned"]
     assert line.endswith("over a geometric number of trials with mean 5")
     again = prepare(sweep, Choices(tmp_path / "results"))
-    assert (
-        again.secret is None
-        and not again.missing()
-        and again.trials == [replace(winner, values=again.trials[0].values)]
-    )
+    assert again.secret is None and not again.missing()
+    assert again.trials == [replace(winner, values=again.trials[0].values)]
     with pytest.raises(ConfigError, match="by another sweep file"):
         begun(tmp_path, "tune.draws.mean=6")
 

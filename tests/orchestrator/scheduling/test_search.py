@@ -31,12 +31,15 @@ samples: 14
 """
 
 
-def search(folder: Path, sweep: str = SWEEP, tune: str = TUNE):
+def search_of(folder: Path, text: str):
     from orchestrator.scheduling.search import Search
 
-    path = folder / "x.yaml"
-    path.write_text(GOOD[: GOOD.index("  seed: {")] + sweep + tune)
-    return Search(load_sweep(path, ()), Folder(folder / "results"))
+    (folder / "x.yaml").write_text(text)
+    return Search(load_sweep(folder / "x.yaml"), Folder(folder / "results"))
+
+
+def search(folder: Path, sweep: str = SWEEP, tune: str = TUNE):
+    return search_of(folder, GOOD[: GOOD.index("  seed: {")] + sweep + tune)
 
 
 def value(spec: TrialSpec) -> float:
@@ -50,6 +53,20 @@ def leave(found, spec: TrialSpec, status: str = "finished", **more: object) -> N
     trial.model.write_bytes(b"model")
     metrics = {"accuracy": value(spec)} if status == "finished" else {}
     seal(trial.path, {"status": status, "metrics": metrics, "origin": {}, **more})
+
+
+def ended(found, spec: TrialSpec) -> bool:
+    return found.folder.trial(spec.id).manifest.exists()
+
+
+def ended_by_itself(found) -> set[str]:
+    """Draw all trials and end each that has no result; which these were."""
+    left = set()
+    while spec := found.draw() or next((one for one in found.specs if not ended(found, one)), None):
+        if not ended(found, spec):
+            leave(found, spec)
+            left.add(spec.id)
+    return left
 
 
 def gone_through(folder: Path, order: random.Random, kill_after: int | None = None) -> list[str]:
@@ -143,12 +160,8 @@ samples: 30
 
 def median_of_the_later_draws(folder: Path, tune: str) -> float:
     """Where a search ends up if validation is best at a learning rate of 0.8 and the test set at 0.2."""
-    from orchestrator.scheduling.search import Search
-
     folder.mkdir()
-    path = folder / "x.yaml"
-    path.write_text(PLANTED + f"tune: {tune}\n")
-    found = Search(load_sweep(path), Folder(folder / "results"))
+    found = search_of(folder, PLANTED + f"tune: {tune}\n")
     while spec := found.draw():
         lr, trial = spec.run.training.config.lr, found.folder.trial(spec.id)
         metrics = {"accuracy": 1 - abs(lr - 0.2), "validation_accuracy": 1 - abs(lr - 0.8)}
@@ -159,16 +172,12 @@ def median_of_the_later_draws(folder: Path, tune: str) -> float:
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
 def test_a_search_of_two_metrics_is_replayed_and_comes_nearer_to_the_front(tmp_path: Path, sampler: str) -> None:
     """Accuracy is best at a learning rate of 0.2 and risk at 0.6: between them no trial dominates another."""
-    from orchestrator.scheduling.search import Search
-
-    section = "{metric: [accuracy, mia_auc_worst], search: {name: optuna, sampler: tpe, parallel: 1, startup: 8}}"
-    section = section.replace("tpe", sampler)
-    path = tmp_path / "x.yaml"
-    path.write_text(PLANTED.replace("samples: 30", "samples: 48") + f"tune: {section}\n")
-    sweep, folder = load_sweep(path), Folder(tmp_path / "results")
-    drawing = Search(sweep, folder)
+    section = f"{{name: optuna, sampler: {sampler}, parallel: 1, startup: 8}}"
+    text = PLANTED.replace("samples: 30", "samples: 48")
+    text += f"tune: {{metric: [accuracy, mia_auc_worst], search: {section}}}\n"
+    drawing = search_of(tmp_path, text)
     while spec := drawing.draw():
-        lr, trial = spec.run.training.config.lr, folder.trial(spec.id)
+        lr, trial = spec.run.training.config.lr, drawing.folder.trial(spec.id)
         metrics = {"accuracy": 1 - abs(lr - 0.2), "mia_auc_worst": abs(lr - 0.6)}
         if len(drawing.specs) == 5:  # as if it had diverged
             metrics.pop("accuracy")
@@ -177,7 +186,7 @@ def test_a_search_of_two_metrics_is_replayed_and_comes_nearer_to_the_front(tmp_p
     assert len(between) == 48
     if sampler == "tpe":  # crossing single values over makes no new ones
         assert sum(between[24:]) / 24 > 0.55  # by chance 0.4
-    assert [spec.id for spec in Search(sweep, folder).replay()] == [spec.id for spec in drawing.specs]
+    assert [spec.id for spec in search_of(tmp_path, text).replay()] == [spec.id for spec in drawing.specs]
 
 
 def test_the_draws_follow_validation_and_not_the_test_set(tmp_path: Path) -> None:
@@ -189,9 +198,7 @@ def test_the_draws_follow_validation_and_not_the_test_set(tmp_path: Path) -> Non
 
 def test_nothing_damaged_is_believed_and_the_draws_are_the_same(tmp_path: Path) -> None:
     found = search(tmp_path)
-    while spec := found.draw() or next((one for one in found.specs if not ended(found, one)), None):
-        if not ended(found, spec):
-            leave(found, spec)
+    ended_by_itself(found)
     expected = [spec.id for spec in found.specs]
     assert len(expected) == 14
     damaged = {
@@ -205,19 +212,14 @@ def test_nothing_damaged_is_believed_and_the_draws_are_the_same(tmp_path: Path) 
     earlier = earlier_results(again.folder, again.specs, Hashes(), again.tune, drawing=not again.complete)
     assert earlier.again() == damaged.keys()  # also the one that is not drawn yet: nobody looks at it later
     earlier.set_back(again.folder)
-    while spec := again.draw() or next((one for one in again.specs if not ended(again, one)), None):
-        if not ended(again, spec):
-            assert spec.id in damaged
-            leave(again, spec)
+    assert ended_by_itself(again) == damaged.keys()
     assert [spec.id for spec in again.specs] == expected
 
 
 def test_a_damaged_trial_that_is_not_drawn_yet_is_asked_itself_whether_its_noise_was_secret(tmp_path: Path) -> None:
     """A search may draw the privacy slot, so the trials that are drawn say nothing of it."""
     found = search(tmp_path)
-    while spec := found.draw() or next((one for one in found.specs if not ended(found, one)), None):
-        if not ended(found, spec):
-            leave(found, spec)
+    ended_by_itself(found)
     early, last = (found.folder.trial(found.specs[at].id) for at in (3, -1))
     for trial in (early, last):
         trial.manifest.write_text("damaged")
@@ -228,7 +230,3 @@ def test_a_damaged_trial_that_is_not_drawn_yet_is_asked_itself_whether_its_noise
         last.config.write_text(f"privacy: {{name: global_dp, noise: {noise}}}\nattacks: []\n")
         with pytest.raises(ConfigError) if noise == "secret" else nullcontext():
             earlier_results(again.folder, again.specs, Hashes(), again.tune, drawing=True)
-
-
-def ended(found, spec: TrialSpec) -> bool:
-    return found.folder.trial(spec.id).manifest.exists()

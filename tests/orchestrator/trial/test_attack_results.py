@@ -102,11 +102,16 @@ def test_an_attack_by_clients_changes_nothing_for_those_who_trust_the_server(tmp
     assert table(without, "rounds")["violations"] == table(beside, "rounds")["violations"]
 
 
+def choosing_by_own(folder: Path, rounds: int, server: int, clients: int) -> Any:
+    """A trial in which nobody may leave a model once risk counts; the server and clients attack after so many rounds."""
+    clustering = clustered("ifca_mir", preference="constant", beta=1.0, risk_from="own", most_leaving=0)
+    attacks = [ATTACK | {"every": server}, OWN | {"every": clients}]
+    return opened(given(rounds, clustering=clustering, attacks=attacks, training={"lr": 0.1}), folder, TWELVE)
+
+
 def test_risk_counts_once_a_client_knows_one_where_each_chooses_by_its_own(tmp_path: Path) -> None:
     """The server measures after the last round only; clients attack after every round and choose by what they find."""
-    clustering = clustered("ifca_mir", preference="constant", beta=1.0, risk_from="own", most_leaving=0)
-    attacks = [ATTACK | {"every": 50}, OWN | {"every": 1}]
-    trial = opened(given(4, clustering=clustering, attacks=attacks, training={"lr": 0.1}), tmp_path, TWELVE)
+    trial = choosing_by_own(tmp_path, 4, server=50, clients=1)
     trial.advance()
     first = trial.state.assignment.copy()
     assert not np.isfinite(trial.state.own_risks).any() and (trial.state.reference < 0).all()
@@ -116,10 +121,7 @@ def test_risk_counts_once_a_client_knows_one_where_each_chooses_by_its_own(tmp_p
 
 
 def test_a_risk_that_only_the_server_knows_does_not_count_where_clients_choose_by_their_own(tmp_path: Path) -> None:
-    clustering = clustered("ifca_mir", preference="constant", beta=1.0, risk_from="own", most_leaving=0)
-    attacks = [ATTACK | {"every": 1}, OWN | {"every": 50}]
-    trial = opened(given(3, clustering=clustering, attacks=attacks, training={"lr": 0.1}), tmp_path, TWELVE)
-    finished(trial)
+    trial = finished(choosing_by_own(tmp_path, 3, server=1, clients=50))
     assert np.isfinite(trial.state.measured_risks).any()
     assert (trial.state.reference < 0).all()
 

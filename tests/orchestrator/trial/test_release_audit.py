@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,20 @@ from tests.support.audited import DATA, no_noise, noisy, ran, told
 from tests.support.planted import clustered, finished, given, opened, outputs, planted
 
 
-def test_an_audit_changes_nothing_else(tmp_path):
-    kept, found = {}, {}
-    for every in (1, 0):
-        trial = ran(noisy(privacy={"audit_every": every}), tmp_path / str(every))
+def with_and_without(run: Callable[[int], dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """What is told of a run without and with an audit, which leaves the same files otherwise."""
+    kept, found = [], []
+    for every in (0, 1):
+        trial = ran(run(every), folder / str(every))
         assert bool(trial.state.canaries) == bool(every)
-        kept[every], found[every] = outputs(trial), told(trial)
-    assert kept[1] == kept[0]
+        kept.append(outputs(trial))
+        found.append(told(trial))
+    assert kept[0] == kept[1]
+    return found
+
+
+def test_an_audit_changes_nothing_else(tmp_path):
+    found = with_and_without(lambda every: noisy(privacy={"audit_every": every}), tmp_path)
     more = {name for name in found[1] if "audit" in name}
     assert {"epsilon_audit", "audit_mu", "audit_sees", "audit_verdict"} <= more
     for name in (found[1].keys() | found[0].keys()) - more - {"seconds_per_round"}:
@@ -192,11 +200,8 @@ def bare(every: int | str = 1, rounds: int = 1, **slots: Any) -> dict[str, Any]:
 
 
 def test_an_audit_of_a_run_without_noise_changes_nothing_not_even_its_id(tmp_path):
-    kept, found = {}, {}
-    for every in (1, 0):
-        trial = ran(bare(every, rounds=3), tmp_path / str(every))
-        kept[every], found[every] = outputs(trial), told(trial)
-    assert kept[1] == kept[0] and not any("audit" in name for name in found[0])
+    found = with_and_without(lambda every: bare(every, rounds=3), tmp_path)
+    assert not any("audit" in name for name in found[0])
     for name in found[0].keys() - {"seconds_per_round"}:
         assert found[1][name] == found[0][name], name
     assert "audit_verdict" not in found[1] and found[1]["audit_delta"] == 1e-5
@@ -255,11 +260,8 @@ def distant(z: float = 1.0, rounds: int = 3, clip: float = 1.0, every: int = 1, 
 
 
 def test_an_audit_of_metric_privacy_changes_nothing_and_claims_nothing(tmp_path):
-    kept, found = {}, {}
-    for every in (1, 0):
-        trial = ran(distant(every=every), tmp_path / str(every))
-        kept[every], found[every] = outputs(trial), told(trial)
-    assert kept[1] == kept[0] and "epsilon_audit" not in found[0]
+    found = with_and_without(lambda every: distant(every=every), tmp_path)
+    assert "epsilon_audit" not in found[0]
     assert found[1]["epsilon"] is None and "audit_verdict" not in found[1]
     assert found[1]["guarantee"].startswith("none: the noise depends on the distance")
     assert found[1]["audit_canaries"] == 32 and found[1]["audit_rounds"] == 3
