@@ -69,7 +69,7 @@ PAPERS = {"Shokri 2017": "https://arxiv.org/abs/1610.05820", "Jung 2025": "https
 # In a sweep with groups, the risk of their clients comes first.
 AFTER_RISK: Rank = {"plain": 2, "protected": 3, "sources": 3, "groups": 4}
 METRICS = (
-    Metric("mia_auc", MEMBERSHIP, "MIA AUC, mean model", "lower", chance=0.5),
+    Metric("mia_auc", MEMBERSHIP, "MIA AUC, mean model", "lower", chance="mia_auc_null"),
     Metric(
         "mia_auc_worst",
         MEMBERSHIP,

@@ -23,8 +23,7 @@ from algorithms.core.messages import Doubles, Ints
 from attacks.metrics.disparity import exchanged
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, balanced_accuracy
 
-EXCHANGES = 50  # how often the examples of clients are exchanged
-STEPS = 4000  # grid points on [0, 1] of AUCs whose largest is wanted
+EXCHANGES = 50  # how often examples are exchanged
 TIE = 1e-9  # rates that differ by less are equal; a measured accuracy is rounded, too
 
 
@@ -176,19 +175,13 @@ def _log_choose(n: int, k: ArrayLike) -> Doubles:
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
-def worst_auc_by_chance(members: ArrayLike, nonmembers: ArrayLike) -> float:
-    """Compute the expected largest AUC over models if the scores of none tell its members from non-members.
+def aucs_by_chance(attacked: Attacked, rng: np.random.Generator) -> Doubles:
+    """Compute the AUC in each of `EXCHANGES` exchanges of who is a member among the examples of a label, [exchanges].
 
-    Like `worst_by_chance`, with normal distributions, whose variance is that of the rank sum: (m + n + 1) / (12 m n).
-
-    >>> round(worst_auc_by_chance([100, 100], [100, 100]), 4)  # 0.5 + deviation / sqrt(pi)
-    0.5231
+    Its mean is 0.5 where members and non-members have the same labels, or scores do not follow them.
     """
-    from scipy.integrate import trapezoid
-    from scipy.special import ndtr
-
-    pairs = np.stack([np.asarray(members, np.float64), np.asarray(nonmembers, np.float64)])
-    m, n = pairs[:, (pairs > 0).all(axis=0)]
-    grid = np.linspace(0, 1, STEPS + 1)
-    below = ndtr((grid[:, None] - 0.5) / np.sqrt((m + n + 1) / (12 * m * n))).prod(axis=1)
-    return float(trapezoid(1 - below, grid)) if len(m) else NAN
+    _, place, counts = np.unique(attacked.score, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal scores share theirs
+    members = attacked.member[exchanged(attacked.label, EXCHANGES, rng)]
+    m, n = attacked.member.sum(), (~attacked.member).sum()
+    return np.asarray((members @ ranks - m * (m + 1) / 2) / (m * n)) if min(m, n) else np.full(EXCHANGES, NAN)

@@ -162,9 +162,7 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
     if len(measured):
         row |= {"mia_accuracy": float(risks[measured].mean()), "mia_accuracy_worst": float(risks[measured].max())}
-        counts, sizes = state.queried[measured], state.queried[measured].sum(axis=1)
-        row["mia_accuracy_worst_null"] = client_risk.worst_by_chance(counts)
-        row["mia_auc_worst_null"] = client_risk.worst_auc_by_chance(sizes[:, 0], sizes[:, 1])
+        row["mia_accuracy_worst_null"] = client_risk.worst_by_chance(state.queried[measured])
     tau = preferences.threshold
     row["violations"] = violations.violations(tau, risks, used)
     exceeds = lambda j, thresholds: client_risk.exceeded_by_chance(state.queried[j], thresholds)  # noqa: E731
@@ -311,6 +309,11 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
         defined = [value for value in values.values() if not math.isnan(value)] or [math.nan]
         row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
         row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
+    used = [audit for _, _, j, audit in findings.audits if j in findings.assignment and "mia_auc" in audit.metrics]
+    if used:
+        rng = np.random.default_rng(0)  # always the same numbers, so that rounds can be compared
+        by_chance = np.stack([client_risk.aucs_by_chance(audit.examples(), rng) for audit in used])
+        row |= {"mia_auc_null": float(by_chance.mean()), "mia_auc_worst_null": float(by_chance.max(axis=0).mean())}
     return row
 
 

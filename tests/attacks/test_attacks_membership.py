@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -214,7 +215,6 @@ def test_without_examples_or_a_limit_nothing_is_known():
     assert np.isnan(found[0]) and found[2:].tolist() == [0.0, pytest.approx(1.0)]
     assert np.isnan(client_risk.worst_by_chance(none[None])) and np.isnan(client_risk.worst_by_chance(none[:0][None]))
     assert client_risk.worst_by_chance(np.stack([none, some])) == client_risk.worst_by_chance(some[None])
-    assert np.isnan(client_risk.worst_auc_by_chance([0, 3], [4, 0]))
     assert np.isnan(client_risk.worst_client_by_chance(attacked((0, 0, 0, 5, 5)), np.array([0])))
 
 
@@ -237,14 +237,16 @@ def test_the_worst_client_by_chance_is_the_worst_of_clients_of_whom_nothing_is_k
     assert abs(difference.mean()) < 4 * difference.std() / len(found) ** 0.5
 
 
-@pytest.mark.parametrize(("members", "nonmembers"), [([30, 30, 30], [30, 30, 30]), ([8, 40], [40, 12]), ([15], [25])])
-def test_the_worst_auc_of_several_models_is_what_simulation_gives(members, nonmembers):
-    rng, draws = np.random.default_rng(1), 2000
-    scores = [(rng.random((draws, m, 1)), rng.random((draws, 1, n))) for m, n in zip(members, nonmembers, strict=True)]
-    worst = np.max([(inside > outside).mean(axis=(1, 2)) for inside, outside in scores], axis=0)
-    found = client_risk.worst_auc_by_chance(members, nonmembers)
-    assert found == pytest.approx(worst.mean(), abs=4 * worst.std() / draws**0.5)
-    assert client_risk.worst_auc_by_chance([*members, 0], [*nonmembers, 9]) == found
+def test_aucs_by_chance_are_those_of_exchanged_memberships_and_follow_labels():
+    rng = np.random.default_rng(1)
+    examples, _ = by_label(rng, most=40)
+    examples = replace(examples, score=rng.integers(0, 5, len(examples.score)) + 2.0 * examples.label)
+    orders = disparity.exchanged(examples.label, 50, np.random.default_rng(7))
+    expected = [membership.auc(examples.score, examples.member[order]) for order in orders]
+    np.testing.assert_allclose(client_risk.aucs_by_chance(examples, np.random.default_rng(7)), expected)
+    alone = Attacked(np.array([1.0, 0.0]), np.array([True, False]), np.zeros(2, int), np.array([0, 1]))
+    assert set(client_risk.aucs_by_chance(alone, rng)) == {1.0}  # all that is found is the label
+    assert np.isnan(client_risk.aucs_by_chance(alone[np.array([0])], rng)).all()
 
 
 def attacked(*rows: tuple[int, ...]) -> Attacked:

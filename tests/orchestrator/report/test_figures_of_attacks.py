@@ -104,7 +104,10 @@ def test_the_axis_of_risk_is_what_the_sweep_measured(measured: dict[str, float],
 
 
 def test_trials_with_different_attacks_have_a_panel_for_each_kind() -> None:
-    kinds = [("none", {"mia_accuracy_worst": 0.6}), ("ifca", {"sia_mean": 0.3, "sia_chance": 0.1})]
+    kinds = [
+        ("none", {"mia_accuracy_worst": 0.6, "mia_accuracy_worst_null": 0.5}),
+        ("ifca", {"sia_mean": 0.3, "sia_chance": 0.1}),
+    ]
     arr = arranged([{"clustering.name": name, "accuracy": 0.9, **risk} for name, risk in kinds])
     membership, source = figure("trade_off", arr).axes
     assert (single(membership), single(source)) == ([(0.9, 0.6)], [(0.9, 0.3)])

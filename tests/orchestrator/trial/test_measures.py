@@ -102,7 +102,6 @@ def test_by_hand_a_sorted_round(flipped):
         "mia_accuracy": (0.65 + 0.9) / 2,
         "mia_accuracy_worst": 0.9,
         "mia_accuracy_worst_null": client_risk.worst_by_chance(np.array([COUNTS, COUNTS])),
-        "mia_auc_worst_null": client_risk.worst_auc_by_chance([20, 20], [20, 20]),
     }
     assert {name: row[name] for name in expected} == pytest.approx(expected)
 
@@ -112,9 +111,9 @@ def test_a_model_that_nobody_uses_is_none_of_those_of_which_the_worst_is_taken()
     row = metric_rows.round_row(shot((0, 0, 0, 0)))
     found = 8 * 12 / 22 + 12 * 8 / 18  # of those that are called members
     assert row["mia_accuracy_worst_null"] == pytest.approx((found / 20 + 1 - (20 - found) / 20) / 2)
-    assert (row["mia_accuracy_worst"], row["mia_auc_worst_null"]) == (0.65, 0.5)
+    assert row["mia_accuracy_worst"] == 0.65
     row = metric_rows.round_row(shot(queried=np.zeros((2, 2, 3), np.int64)))
-    assert np.isnan([row[f"{name}_null"] for name in ("mia_accuracy_worst", "mia_auc_worst", "violations")]).all()
+    assert np.isnan([row["mia_accuracy_worst_null"], row["violations_null"]]).all()
 
 
 def test_by_hand_people_and_models_are_told_apart_when_somebody_migrates():
@@ -133,7 +132,7 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     assert row["accuracy"] == 3 / 8  # the model that most clients use, on examples of nobody
     judged = {"accuracy", "test_accuracy", "test_loss", "f1_macro", "precision_macro"}
     risks = {"mia_accuracy", "mia_accuracy_worst", "mia_accuracy_model_0", "mia_accuracy_model_1"}
-    risks |= {"violations", "violations_null", "migrated", "mia_accuracy_worst_null", "mia_auc_worst_null"}
+    risks |= {"violations", "violations_null", "migrated", "mia_accuracy_worst_null"}
     assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged | risks
 
 
@@ -224,6 +223,17 @@ def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():
         columns = metric_rows.attack_columns(Findings(np.array(assignment), audits), ["minority", "majority"])
         assert (columns["mia_auc"], columns["mia_auc_worst"]) == expected
         assert ("mia_auc_minority" in columns) == (0 in assignment)
+
+
+def test_aucs_by_chance_know_what_labels_tell():
+    """One model's members have a label that its non-members have not; of the other, all have the same, and scores tie."""
+    told = Scores(
+        np.full(2, "a"), np.zeros(2, int), np.array([True, False]), np.array([1.0, 0.0]), label=np.array([0, 1])
+    )
+    audits = [("shadow_mia", 5, j, Audit(0.0, (), one, metrics={"mia_auc": 1.0})) for j, one in enumerate((
+        told, replace(told, score=np.ones(2), label=None)))]  # fmt: skip
+    columns = metric_rows.attack_columns(Findings(np.array([0, 1]), audits), ["minority", "majority"])
+    assert (columns["mia_auc_null"], columns["mia_auc_worst_null"]) == (0.75, 1.0)
 
 
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
