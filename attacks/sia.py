@@ -19,8 +19,8 @@ of the models, a disparity and its value by chance have the same expectation. Tw
 
 * It is chance with nothing to find, not with everybody equally exposed. The CoV divides by the mean, so where the mean
   is above 1 / clients, a CoV below ``cov_null`` does not say that exposure is more equal than by chance.
-* What the class of an example tells of its owner counts as chance in the disparities, and as success in the mean, of
-  which it is ``sia_mean_null``.
+* What the class of an example tells of its owner counts as chance in the disparities, and as success in the mean;
+  ``sia_mean_null`` is that part.
 
 A check on any result: if the targets were not the owners' examples, the expectation of sum_i SIA_i would be 1, whatever
 the models are. A mean of 1 / clients with a wide spread therefore indicates that the wrong examples were attacked.

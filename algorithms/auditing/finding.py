@@ -122,7 +122,7 @@ def separation(inside: Doubles, outside: Doubles, unequal: bool = True, skipped:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the canaries of a model say; of several models, the bounds hold together with what is stated of each."""
+    """What the canaries of a model say; of several models, all bounds hold together with the stated probability."""
 
     mu: float  # separation of the canaries' scores, over all rounds
     epsilon: float  # its epsilon

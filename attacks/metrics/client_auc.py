@@ -82,11 +82,12 @@ def measure(members: Doubles, nonmembers: Doubles, numbers: Ints, labels: Ints |
     variance = np.where(valid, np.square(influence).sum(axis=1), NAN)
     of_sum = float(np.square(np.bincount(numbers.ravel(), weights=influence.ravel())).sum())
     count = max(int(valid.sum()), 1)
-    covariance = (of_sum - np.nansum(variance)) / max(count * (count - 1), 1)
-    squares = np.square(u).sum(axis=1) + np.square(w).sum(axis=1)
+    alone = float(np.nansum(variance))  # of the sum, if clients had no example in common
+    covariance = (of_sum - alone) / max(count * (count - 1), 1)
+    squares, shared = np.square(u).sum(axis=1) + np.square(w).sum(axis=1), of_sum / alone if alone else 1.0
     low, high = disparity.auc_interval(auc, variance, squares)
     mean = float(auc[valid].mean()) if valid.any() else NAN
-    mean_low, mean_high = map(float, disparity.auc_interval(mean, of_sum / count**2, squares.sum() / count**2))
+    mean_low, mean_high = map(float, disparity.auc_interval(mean, of_sum / count**2, squares.sum() * shared / count**2))
     apart = float(np.sqrt(max(variance[valid].mean() - covariance, 0))) if valid.any() else NAN
     return ClientAucs(auc, low, high, mean, mean_low, mean_high, variance, apart)
 
@@ -241,8 +242,9 @@ def worst_by_chance(scores: Doubles, queries: Bools, member: Bools, labels: Ints
     trained = member[disparity.exchanged(labels, EXCHANGES, rng)].T.astype(np.float64)  # [n, exchanges]
     inside, found = asked @ trained, said @ trained
     outside, wrong = asked.sum(axis=1, keepdims=True) - inside, said.sum(axis=1, keepdims=True) - found
-    unknown = np.isnan(np.where(queries, scores, 0)).any(axis=1, keepdims=True)
-    valid = (inside > 0) & (outside >= FEWEST_NONMEMBERS) & ~unknown
+    unknown = np.isnan(np.where(queries, scores, 0)).any(axis=1) | ~(queries & member).any(axis=1)
+    few = (queries & ~member).sum(axis=1) < FEWEST_NONMEMBERS
+    valid = (inside > 0) & (outside > 0) & ~(unknown | few)[:, None]
     accuracy = (found / np.maximum(inside, 1) + 1 - wrong / np.maximum(outside, 1)) / 2
     worst = accuracy.max(axis=0, where=valid, initial=-np.inf)
     return float(worst.mean()) if np.isfinite(worst).all() else NAN

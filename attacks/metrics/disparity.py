@@ -81,7 +81,8 @@ def auc_interval(auc: ArrayLike, variance: ArrayLike, squares: ArrayLike) -> tup
     (0.886, 1.0)
     """
     area, spread = np.asarray(auc, np.float64), np.asarray(variance, np.float64)
-    most = 3 / np.maximum(squares, np.finfo(np.float64).tiny)
+    known = np.asarray(squares) > 0  # else there are no pairs, and the AUC is NaN
+    most = np.divide(3, squares, out=np.full(np.shape(squares), NAN), where=known)
     pairs = np.divide(area * (1 - area), spread, out=np.full(area.shape, np.inf), where=spread > ROUNDING)
     pairs = np.minimum(pairs, most)
     return wilson(area * pairs, pairs)

@@ -61,7 +61,10 @@ def intervals(
     boot = {name: _hull(values[name], *pair) for name, pair in zip(MEASURES, ends, strict=True)}
     variance = float(resampled[MEASURES.index("auc")].var())
     counts = independent if variance < disparity.ROUNDING else map(len, sides)
-    low, high = disparity.auc_interval(values["auc"], variance, sum(1 / count for count in counts))
+    n, ties = len(scores), np.unique(scores, return_counts=True)[1].astype(np.float64)
+    varying = 1 - float((ties**3 - ties).sum()) / (n**3 - n)  # the share of a rank sum's variance that ties leave
+    squares = sum(1 / count for count in counts) * max(varying, 1 / n)
+    low, high = disparity.auc_interval(values["auc"], variance, squares)
     boot["auc"] = float(low), float(high)
     return _extend(boot, values, *independent)
 

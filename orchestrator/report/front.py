@@ -83,7 +83,7 @@ def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | N
         drawn = draw_means(points, DRAWS, np.random.default_rng(SEED))
         probability = undominated(drawn).mean(axis=0)
         tail = (1 - CONFIDENCE) / 2
-        ends = tuple((2 * volume - np.quantile(hypervolume(drawn), (1 - tail, tail))).clip(0).tolist())
+        ends = tuple((2 * volume - np.quantile(hypervolume(drawn), (1 - tail, tail))).clip(0, 1).tolist())
     shares = tuple((settings[place], float(share)) for place, share in zip(values, probability, strict=True))
     return Front(accuracy, risk, shares, n, (volume, *ends))
 

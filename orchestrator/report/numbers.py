@@ -350,7 +350,7 @@ def counted(compared: Sequence[Number]) -> str:
     return (
         f"Of the {len(compared)} numbers that the papers print, {count[FULL]} are measured at the paper's size over several "
         f"partitions, {count[ONE_PARTITION]} on one partition, {count[SHORTENED]} shortened, {count[NOT_MEASURED]} not. "
-        f"{len(whole) - len(distinct)} of the measured ones are those of another printed number, too."
+        f"{len(whole) - len(distinct)} of the measured ones repeat the measurement of another printed number."
     )
 
 

@@ -141,13 +141,15 @@ def _other_attacks(results: Results, risk: HeadlineRisk | None) -> list[str]:
 def _sides(results: Results, settings: Sequence[Setting], name: str) -> list[str]:
     """On which side of the value by chance each setting is, one of `SIDES`, after Holm's correction over the settings.
 
-    By the paired test over runs or, of a single run, by the interval within it, as if it was a normal one; empty if there
+    By the paired test over runs or, of a single run, by the interval within it, as if it were normal; empty if there
     is neither.
     """
     gaps, p_values = list[float](), list[float]()
     for setting in settings:
-        chance, values = context.chance_of(setting, name), setting.measured(name)
-        above = [NAN if chance is None else value - chance for value in values]
+        chance, values, source = context.chance_of(setting, name), setting.measured(name), metric(name).chance
+        chances = setting.measured(source) if isinstance(source, str) else []  # of the same runs, where all have one
+        chances = chances if len(chances) == len(values) else [NAN if chance is None else chance] * len(values)
+        above = [value - by_chance for value, by_chance in zip(values, chances, strict=True)]
         gaps.append(sum(above))
         p_values.append(paired_test(above))
         if len(above) == 1 and (ends := _interval_within(results, setting.finished, name)):

@@ -3,7 +3,7 @@
 ``claims.yaml`` has the claims. A claim is a relation and not a number: FinP lowers CoV; metric privacy costs at most so
 much. Its effect is the mean difference over pairs of trials with the same partition and seed; pairs on one partition
 are averaged first, because they are not independent. The rule, in this order, at 95 %, with Holm's correction over
-the claims of a paper in one reading (those without readings count in each):
+the claims of a paper in one reading of each field (those without readings count in each):
 
 1. fewer than five pairs: one run, or inconclusive, with the number of pairs that would decide;
 2. within the margin (two one-sided tests): no effect, or one that is too small to matter, unless as small a one is printed;
@@ -333,7 +333,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
         'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies where '
         "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
-        "one reading, and a verdict holds for that reading.",
+        "one reading of each field, and a verdict holds for that reading.",
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
         f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",

@@ -70,7 +70,9 @@ def test_memorized_records_are_found_in_replicas_and_in_the_run():
     for metric, chance in chances.items():
         one = measure(found, "lira", metric)
         assert one.chance == chance
-        assert one.low <= one.value <= one.high or (one.value == 1 and np.isnan(one.low))  # equal targets tell no interval
+        assert one.low <= one.value <= one.high or (
+            one.value == 1 and np.isnan(one.low)
+        )  # equal targets tell no interval
     assert measure(found, "headline", "precision_at_prior_1").chance == 0.01
 
 

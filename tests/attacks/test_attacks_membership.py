@@ -449,6 +449,14 @@ def test_a_clients_members_and_non_members_are_drawn_together(apart):
     assert np.mean(widths) > 0.18 if apart else np.mean(widths) < 0.08  # drawn separately, 0.15 in both cases
 
 
+def test_the_auc_of_a_decision_has_the_interval_of_the_decision():
+    """Scores that tie vary less than others: AUC and balanced accuracy are the same number here."""
+    member = np.arange(400) < 200
+    scores = np.where((np.arange(400) % 200) < np.where(member, 198, 194), 1.0, -1.0)
+    found = intervals(scores, member, np.random.default_rng(0))
+    assert found["auc"] == pytest.approx(found["balanced_accuracy"], abs=4e-3)
+
+
 def test_a_rate_of_one_of_few_examples_is_not_certain():
     """Perfect on 20 + 10: each end is that of a formula."""
     scores, member = np.append(np.linspace(1, 2, 20), np.linspace(-2, -1, 10)), np.arange(30) < 20
