@@ -60,10 +60,12 @@ def intervals(
     ends = np.quantile(resampled, [0.025, 0.975], axis=1).T.tolist()
     boot = {name: _hull(values[name], *pair) for name, pair in zip(MEASURES, ends, strict=True)}
     variance = float(resampled[MEASURES.index("auc")].var())
-    counts = independent if variance < disparity.ROUNDING else map(len, sides)
     n, ties = len(scores), np.unique(scores, return_counts=True)[1].astype(np.float64)
     varying = 1 - float((ties**3 - ties).sum()) / (n**3 - n)  # the share of a rank sum's variance that ties leave
-    squares = sum(1 / count for count in counts) * max(varying, 1 / n)
+    if variance < disparity.ROUNDING:  # nothing is known of how others would vary
+        squares = sum(1 / count for count in independent)
+    else:
+        squares = sum(1 / len(side) for side in sides) * varying
     low, high = disparity.auc_interval(values["auc"], variance, squares)
     boot["auc"] = float(low), float(high)
     return _extend(boot, values, *independent)
