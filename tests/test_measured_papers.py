@@ -499,6 +499,12 @@ def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
         first, later = ((one["test_accuracy"] >= share).idxmax() + 1 for one in (none, noisy))
         assert later - first == 4
         yield f"{share} in round {later} instead of {first}"
+    row = found["global-DP"]
+    own = rounds[rounds["id"] == row["id"]].set_index("round").sort_index()["test_accuracy"]
+    first, later = ((own >= share).idxmax() + 1 for share in (0.92, 0.95))
+    error = f"{1 - row['accuracy_last5_mean']:.1%}".replace("%", " %")
+    yield f"reaches 0.92 in round {first} and 0.95 in round {later}"
+    yield f"in the last five rounds it is {own[15:].mean():.3f}, and the clients' error {error}"
     none, noisy = none[15:], noisy[15:]
     yield f"it is alike ({noisy['test_accuracy'].mean():.3f} against {none['test_accuracy'].mean():.3f})"
     assert none["accuracy"].min() > noisy["accuracy"].max()
