@@ -24,7 +24,6 @@ transform in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from attacks.interfaces import SeenUpdates, Stream
 
 NONE = np.empty(0, np.int64)
+SIDES = 15  # place of a stream
 
 
 class TargetsConfig(Config):
@@ -117,6 +117,7 @@ class Asked:
 
     inside: Examples
     outside: Examples
+    place: Ints  # [n] where the examples are, the training examples of all clients first, then the non-members
     owner: Ints  # [n] the client whose own example it is, trained on or held out; -1: nobody's
     resembled: Ints  # [n] the client whose transform it has
 
@@ -146,19 +147,26 @@ def draw_queries(
     stored, owner, members = data.nonmembers[outside], data.nonmember_owner[outside], data.owner()[inside]
     resembled = resembled_clients(data, clients, owner, rng)
     if matched:
-        others = transformed(data, stored, resembled, rng)
+        shown = transformed(data, stored, resembled, rng)
     else:
-        others = Examples(data.prepare(stored.x, untransformed(data, len(stored))), stored.y)
-    return Asked(data.train[inside], others, np.concatenate([members, owner]), np.concatenate([members, resembled]))
+        shown = Examples(data.prepare(stored.x, untransformed(data, len(stored))), stored.y)
+    place = np.concatenate([inside, len(data.train) + outside])
+    whose = (np.concatenate([members, others]) for others in (owner, resembled))
+    return Asked(data.train[inside], shown, place, *whose)
 
 
-def set_aside(share: float, sides: Iterable[Bools], rng: np.random.Generator) -> Bools:
-    """Draw a share of the examples of each of several ``sides`` [n]: whether an example was drawn [n]."""
-    sides = list(sides)
-    aside = np.zeros(len(sides[0]), bool)
-    for side in sides:
-        order = rng.permutation(np.flatnonzero(side))
-        aside[order[: round(share * len(order))]] = True
+def set_aside(share: float | Literal["auto"], data: Federation, stream: Stream) -> Bools:
+    """Return which examples serve the risk by which clients choose, and nothing else, by their `Asked.place`.
+
+    Whoever chooses the model with the lower risk also chooses errors that are too low. So what is reported is measured
+    on other examples than what was published in this round or an earlier one: in all of them the same are set aside, a
+    ``share`` of each client's examples and of nobody's, one more or less. ``auto``, if not resolved, is none.
+    """
+    owners = np.concatenate([data.owner(), data.nonmember_owner])
+    outside, number = np.arange(len(owners)) >= len(data.train), np.arange(len(owners) + 1)
+    order = np.lexsort((stream("attack_targets", 0, SIDES).random(len(owners)), owners, outside))
+    aside = np.empty(len(owners), bool)
+    aside[order] = np.diff(np.floor(number * (0 if share == "auto" else share))) > 0
     return aside
 
 

@@ -108,7 +108,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         raise DataError(sentence)
     who = attackers(config, data, stream)
     who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
-    asking, choosing, resampling, exchanging = model.rng.spawn(4)
+    asking, resampling, exchanging = model.rng.spawn(3)
     queries = draw_queries(config.queries, data, model.cluster.clients, asking, aside=reserved(config, data, stream))
     labels, member = queries.labels, queries.member
     model.network.load(model.weights)
@@ -117,8 +117,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     thresholds = np.reshape(learned, (len(who), data.classes))
     scores = thresholds[:, labels] - membership.losses(logits, labels)
     others = queries.owner[None, :] != who[:, None]  # nobody is asked about its own examples
-    share = 0.0 if config.published_share == "auto" else config.published_share
-    published = set_aside(share, (member, ~member), choosing)  # serves the clients' own choice alone
+    published = set_aside(config.published_share, data, stream)[queries.place]  # serves the clients' own choice alone
     reported = others & ~published
     success = successes(scores, reported, member)
     of_published = successes(scores, others & published, member) if published.any() else success

@@ -11,7 +11,8 @@
             gap             the prediction is right; nothing is fitted           (Yeom et al. 2018)
         query theta_j with training examples of cluster j (members) and with held-out examples
         l_j = (TPR + TNR) / 2 of the attack that does best on shadow models that it was not fitted on;
-              what is published and what is reported are measured on different halves of the queries
+              what is published and what is reported are measured on different halves of the examples, the same in
+              all rounds
 
 Differences from the paper: as printed, the algorithm never queries theta_j, so its l would not depend on theta_j, and
 TPR would need clients' data that the server does not have. Here the attack is evaluated on theta_j by an oracle that
@@ -204,11 +205,11 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     """
     shadows, probes = ([shadow for shadow in model.shadows if shadow.role == role] for role in ("shadow", "probe"))
     # Independent generators, so that how much one step draws does not change the others.
-    fitting, asking, choosing, dividing, resampling = model.rng.spawn(5)
+    fitting, asking, choosing, resampling = model.rng.spawn(4)
     fitted = {name: fit(config, pool_outputs(shadows), fitting) for name, fit in ATTACKS.items()}
     chosen = config.risk if config.risk != "strongest" else strongest(config, shadows, choosing)
     model.network.load(model.weights)
-    answers, published = divide(config, ask(config, model, asking), dividing)
+    answers, published = ask(config, model, asking)
     scores, present = {name: attack(answers.outputs) for name, attack in fitted.items()}, ~answers.left
     target = answers.outputs[present]
     successes = {name: Success.of(score[present], target.member, resampling) for name, score in scores.items()}
@@ -266,13 +267,14 @@ class Answers(NamedTuple):
     left: Bools  # [n] whether an example belongs to the comparison of clients that left
 
 
-def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> Answers:
+def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
     """Query the loaded model about its clients' examples, about those of clients that left it, and about non-members.
 
-    Each of the two groups of examples is compared with non-members of its own, with the transforms of its clients.
-    Raises DataError if there is no held-out example that can serve as a non-member.
+    Returns the answers that are reported, and the outputs that were set aside for the published risk alone. None: the
+    same examples serve both. Each of the two groups of examples is compared with non-members of its own, with the
+    transforms of its clients. Raises DataError if there is no held-out example that can serve as a non-member.
     """
-    cluster, outputs, clients = model.cluster, [], []
+    cluster, outputs, clients, places = model.cluster, [], [], []
     data, matched = cluster.data, config.nonmember_transform == "cluster"
     # An independent generator, so that the comparison of those who left does not change the other one.
     groups = [(cluster.clients, rng), (cluster.left, rng.spawn(1)[0])][: 1 + bool(len(cluster.left))]
@@ -285,21 +287,13 @@ def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> Answe
         logits = [model.network.logits(side.x) for side in (part.inside, part.outside)]
         outputs.append(Outputs(np.concatenate(logits), part.labels, part.member))
         clients.append(part.resembled)
+        places.append(part.place)
     left = np.repeat(np.arange(len(clients)) > 0, [len(owners) for owners in clients])
-    return Answers(pool_outputs(outputs), np.concatenate(clients), left)
-
-
-def divide(config: Config, answers: Answers, rng: np.random.Generator) -> tuple[Answers, Outputs | None]:
-    """Return the answers that are reported, and outputs set aside for the published risk alone.
-
-    Whoever chooses the model with the lower published risk also chooses measurements that are too low by chance. So
-    what is reported is measured on other examples than what was published. None: the same examples serve both.
-    """
-    share = 0.0 if config.published_share == "auto" else config.published_share
-    if config.signal == "server_only" or not share:
-        return answers, None
-    aside = set_aside(share, [~answers.left & (answers.outputs.member == member) for member in (True, False)], rng)
-    return Answers(answers.outputs[~aside], answers.client[~aside], answers.left[~aside]), answers.outputs[aside]
+    share = config.published_share if config.signal == "oracle" else 0.0
+    aside = set_aside(share, data, model.stream)[np.concatenate(places)]
+    all_outputs = pool_outputs(outputs)
+    reported = Answers(all_outputs[~aside], np.concatenate(clients)[~aside], left[~aside])
+    return reported, all_outputs[aside & ~left] if aside.any() else None
 
 
 def list_measures(

@@ -15,13 +15,10 @@ from attacks.metrics.membership import Outputs, losses
 from datasets.federation import DataError
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
+from tests.support.streams import streams
 from tests.support.toy_federation import CLIENTS, EACH, HALVES, NONMEMBERS, cluster_of, memorized, value
 
 FIXED = {"published_share": 0.0}
-
-
-def streams(seed: int = 0):
-    return lambda purpose, *place: np.random.default_rng([seed, len(purpose), *place])
 
 
 def attacked(config, data, network, weights, cluster=0, sent=(), own=None, seed=1):
@@ -150,9 +147,13 @@ def test_who_is_not_drawn_or_has_trained_no_model_yet_does_not_attack(noise, net
 
 def test_choosing_by_the_own_attack_uses_other_examples_than_the_report(noise, network):
     weights = memorized(network, noise.train[: 3 * EACH])
-    whole, halved = (attacked(Config(published_share=s), noise, network, weights) for s in (0.0, 0.5))
+    whole, halved, later = (
+        attacked(Config(published_share=share), noise, network, weights, seed=of_round)
+        for share, of_round in ((0.0, 1), (0.5, 1), (0.5, 2))
+    )
     assert value(halved, "client_mia", "nonmembers") == value(whole, "client_mia", "nonmembers") / 2
     assert not np.array_equal(whole.own_risks, halved.own_risks)
+    assert np.array_equal(later.own_risks, halved.own_risks)  # the same examples in every round
 
 
 def test_who_cannot_learn_a_threshold_does_not_attack(noise, network):

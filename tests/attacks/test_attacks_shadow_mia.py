@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from algorithms.core.network import Network
+from attacks._queries import set_aside
 from attacks._shadows import ShadowJob, pool_outputs
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, balanced_accuracy
 from attacks.shadow_mia import (
     ATTACKS,
-    Answers,
     Config,
     audit,
     data_problems,
-    divide,
     shadow_jobs,
     strongest,
     train_shadow,
@@ -25,6 +24,7 @@ from attacks.shadow_mia import (
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.run import resolve
 from tests.support.federations import rows
+from tests.support.streams import streams
 from tests.support.toy_federation import (
     CLIENTS,
     EACH,
@@ -44,7 +44,7 @@ from tests.support.toy_federation import (
 def attacked(config, data, network, weights, shadows, cluster=0, seed=1, left=()):
     """The audit of the model ``weights``, which the clients of ``cluster`` use."""
     rng, trained = np.random.default_rng(seed), np.zeros(CLIENTS, int)
-    attacked = cluster_of(data, cluster, left=left), network, weights, shadows, rng, [weights], trained, seeds()
+    attacked = cluster_of(data, cluster, left=left), network, weights, shadows, rng, [weights], trained, streams()
     return audit(config, AttackedModel(*attacked))
 
 
@@ -198,9 +198,9 @@ def test_what_is_published_is_measured_on_other_examples_than_what_is_reported(n
     config = alone(shadows=1, published_share=0.25, risk="loss_threshold")
     weights = memorized(network, noise.train[: 3 * EACH], epochs=4)
     shadows = shadows_of(config, noise, network, 0.9)
-    found, whole = (
-        attacked(one, noise, network, weights, shadows)
-        for one in (config, config.model_copy(update={"published_share": 0.0}))
+    found, whole, later, smaller = (
+        attacked(config.model_copy(update={"published_share": share}), noise, network, weights, shadows, **which)
+        for share, which in ((0.25, {}), (0.0, {}), (0.25, {"seed": 2}), (0.25, {"cluster": 1, "left": (0, 1, 2)}))
     )
     part, everything = found.examples(), whole.examples()
     assert (part.member.sum(), (~part.member).sum()) == (3 * EACH * 3 // 4, NONMEMBERS * 3 // 4)
@@ -211,28 +211,45 @@ def test_what_is_published_is_measured_on_other_examples_than_what_is_reported(n
     aside = (right[True] - kept[True]) / (3 * EACH / 4) + (right[False] - kept[False]) / (NONMEMBERS / 4)
     assert found.published_risk == pytest.approx(aside / 2)
     assert whole.published_risk == whole.risk
+    # Others are drawn in no round, nor when the clients have left the model: what was published once is never reported.
+    assert later.published_risk == found.published_risk
+    for again in (later.examples(), smaller.examples(left=True)):
+        assert sorted(again.score[again.member]) == sorted(part.score[part.member])
     base = {"rounds": 2, "data": "digits", "model": "mlp", "attacks": ["shadow_mia"]}  # with one model nobody chooses
     for clustering, share in (("none", 0.0), ("ifca", 0.5)):
         assert resolve(base | {"clustering": clustering}).attacks[0].config.published_share == share
 
 
-def test_choosing_the_lower_published_risk_does_not_lower_the_reported_one():
-    """Attackers who guess on two models of 40 members: whoever chooses by the very result reports less than one half."""
-    rng, reported, leaked = np.random.default_rng(0), [], []
-    nobody, member = np.zeros(80, int), np.arange(80) < 40
-    for _ in range(600):
-        told, kept, both = [], [], []
-        for score in rng.normal(size=(2, 80)):
-            answers = Answers(Outputs(score[:, None], nobody, member), nobody, nobody > 0)
-            rest, aside = divide(Config(published_share=0.5), answers, rng)
-            told.append(balanced_accuracy(aside.logits[:, 0], aside.member))
-            kept.append(balanced_accuracy(rest.outputs.logits[:, 0], rest.outputs.member))
-            both.append(balanced_accuracy(score, member))
-        reported.append(kept[int(np.argmin(told))])
-        leaked.append(min(both))
-    error = np.std(reported, ddof=1) / np.sqrt(len(reported))
-    assert np.mean(reported) == pytest.approx(0.5, abs=2.5 * error)
-    assert np.mean(leaked) < 0.5 - 0.02
+@pytest.mark.parametrize("share", [0.5, 0.25])
+def test_a_share_of_everybodys_examples_is_set_aside(noise, share):
+    owners = np.concatenate([noise.owner(), np.where(np.arange(NONMEMBERS) < 200, -1, np.arange(NONMEMBERS) % CLIENTS)])
+    data = replace(noise, nonmember_owner=owners[len(noise.train) :])
+    aside, other = (set_aside(share, data, streams(seed)) for seed in (0, 1))
+    for part in (np.arange(len(owners)) < len(noise.train), np.arange(len(owners)) >= len(noise.train)):
+        of_each = [(aside & part & (owners == owner)).sum() for owner in range(-1, CLIENTS)]
+        wanted = [share * (part & (owners == owner)).sum() for owner in range(-1, CLIENTS)]
+        assert np.abs(np.subtract(of_each, wanted)).max() <= 1
+    assert (aside != other).any() and not set_aside("auto", data, streams()).any()
+
+
+def test_choosing_the_lower_published_risk_does_not_lower_the_reported_one(noise):
+    """Attackers who guess on two models of 240 members: whoever chooses by the very result reports less than one half.
+
+    So does, by half as much, who sets aside other examples when it reports than when it chose.
+    """
+    rng, reported = np.random.default_rng(0), {"other": [], "same": [], "none": []}
+    member = np.arange(len(noise.train) + NONMEMBERS) < len(noise.train)
+    for i in range(400):
+        scores, told = rng.normal(size=(2, len(member))), set_aside(0.5, noise, streams(i))
+        kept = {"other": ~set_aside(0.5, noise, streams(1000 + i)), "same": ~told, "none": np.ones(len(member), bool)}
+        chosen = {name: told if name != "none" else part for name, part in kept.items()}
+        for name, part in kept.items():
+            best = min(scores, key=lambda score: balanced_accuracy(score[chosen[name]], member[chosen[name]]))
+            reported[name].append(balanced_accuracy(best[part], member[part]))
+    bias = {name: np.mean(accuracies) - 0.5 for name, accuracies in reported.items()}
+    error = np.std(reported["same"], ddof=1) / np.sqrt(400)
+    assert abs(bias["same"]) < 2.5 * error
+    assert max(bias["other"], bias["none"]) < -4 * error
 
 
 def made_up(confidence_of_members: float, seed: int, flipped: bool = False) -> Outputs:

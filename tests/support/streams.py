@@ -1,4 +1,4 @@
-"""What the tests of splits share: streams of random numbers for each purpose, and the numbers of dealt examples."""
+"""What tests share: streams of random numbers for each purpose and place, and the numbers of dealt examples."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ import numpy as np
 from datasets.federation import Examples
 
 
-def streams(seed: int = 0) -> Callable[[str], np.random.Generator]:
-    return lambda purpose: np.random.default_rng([seed, *purpose.encode()])
+def streams(seed: int = 0) -> Callable[..., np.random.Generator]:
+    return lambda purpose, *place: np.random.default_rng([seed, *purpose.encode(), *place])
 
 
 def numbers(examples: Examples) -> list[int]:
