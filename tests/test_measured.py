@@ -1,4 +1,4 @@
-"""What the pages say was measured: the quickstart, the search for a regime in which IFCA-MIR helps, audits."""
+"""What the pages say was measured: the quickstart, verdicts, the search for a regime in which IFCA-MIR helps, audits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report import data
 from orchestrator.report.terminal import summary_table
+from orchestrator.report.verdicts import AGAINST_IN_PART, CONTRADICTED, DECIDED, IN_PART, NO_EFFECT, SUPPORTED
 from tests.support.audit_oracles import comparison
-from tests.support.measured import Rows, beyond_classes, differences, measured, of, shown, signed, stated
+from tests.support.measured import Rows, beyond_classes, differences, measured, of, shown, signed, stated, words
 from tests.support.pages import ROOT
 
 KEYS = ["clustering.name", "data.split.minority_ratio", "seed"]
@@ -56,6 +57,40 @@ def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
     console = Console(width=WIDTH, record=True, file=io.StringIO())
     console.print(summary_table(data.results(Path("quickstart"), data.rows(measured("quickstart")), KEYS, {}), WIDTH))
     assert printed == [line.rstrip() for line in console.export_text().rstrip().splitlines()]
+
+
+# Verdicts
+
+
+def deciding(cell: str) -> str:
+    """The verdict of the first reading that decides, from those of a claim such as "all examples: supported; ..."."""
+    found = [one.split(": ")[-1] for one in cell.split("; ")]
+    return next((one for one in found if one in DECIDED), found[0])
+
+
+@stated("README.md")
+def test_how_many_claims_are_decided() -> Iterator[str]:
+    text = words("docs/verdicts.md")
+    found = r"(\d+) claims: (\d+) are decided in at least one reading, (\d+) of them"
+    claims, decided, contradicted = re.findall(found, text)[0]
+    words_of = {
+        SUPPORTED: "supported",
+        IN_PART: "supported in part",
+        NO_EFFECT: "without effect",
+        AGAINST_IN_PART: "contradicted in part",
+        CONTRADICTED: "only in that the printed effect is contradicted",
+    }
+    best = [deciding(cell) for cell in re.findall(r"(?<=\. )\*\*([^*]+)\*\*\.", text)]
+    counts = {verdict: best.count(verdict) for verdict in words_of}
+    assert len(best) == int(claims) and sum(counts.values()) == int(decided)
+    assert counts[CONTRADICTED] == int(contradicted)
+    *parts, last = (f"{counts[verdict]} {word}" for verdict, word in words_of.items())
+    yield f"Of [{claims} claims of the three papers](docs/verdicts.md), {decided} are decided so far: "
+    yield f"are decided so far: {', '.join(parts)}, and {last}"
+    lines = (ROOT / "docs" / "verdicts.md").read_text().splitlines()
+    effects = [line for line in lines if line.endswith("| contradicted as printed, effect undecided |")]
+    near = sum("| yes |" in line for line in effects)
+    yield f"(as a mean: a single run can still show {near} of the {len(effects)} such effects)"
 
 
 # The first command

@@ -92,3 +92,8 @@ def beyond_classes(rows: Rows) -> Rows:
 
 def of(values: pd.Series) -> Estimate:
     return estimate(values.tolist())
+
+
+def ends(values: pd.Series, digits: int = 3) -> str:
+    """The least and the largest value, as the pages write them."""
+    return f"{values.min():.{digits}f} to {values.max():.{digits}f}"

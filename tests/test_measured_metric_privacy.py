@@ -1,0 +1,250 @@
+"""What the page on metric privacy says was measured."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from algorithms.metrics.statistics import holm
+from datasets.splits.class_counts import portions
+from orchestrator.config.sweep_file import load_sweep
+from tests.support.measured import (
+    Rows,
+    differences,
+    ends,
+    measured,
+    shown,
+    stated,
+)
+from tests.support.pages import ROOT
+
+PRINTED = {  # clients' tests and the server's test, after 20 rounds (Tables 4 to 7)
+    ("homogeneous", "none"): (0.929, 0.909),
+    ("homogeneous", "global-DP"): (0.881, 0.884),
+    ("homogeneous", "metric privacy"): (0.905, 0.894),
+    ("non-IID", "none"): (0.933, 0.919),
+    ("non-IID", "global-DP"): (0.878, 0.867),
+    ("non-IID", "metric privacy"): (0.927, 0.925),
+}
+ARMS = ("none", "clipping alone", "global-DP", "metric privacy", "control")
+SPLITS = ("homogeneous", "non-IID")
+
+
+def arm(privacy: str) -> str:
+    """The name of an arm on the page, from the swept value of the slot."""
+    if privacy == "none":
+        return "none"
+    fields = json.loads(privacy)
+    if fields["name"] == "metric_privacy":
+        return "metric privacy"
+    if not fields["noise_multiplier"]:
+        return "clipping alone"
+    return "control" if fields.get("noise_divisor", 1) != 1 else "global-DP"
+
+
+def test_the_arms_of_metric_privacy_are_those_of_the_sweep_file() -> None:
+    runs = load_sweep(ROOT / "sweeps" / "metric_privacy_control.yaml").runs
+    assert {arm(json.dumps(run.privacy.to_dict())) for run in runs if run.privacy.name != "none"} == set(ARMS[1:])
+
+
+@stated("docs/metric_privacy.md")
+def test_metric_privacy() -> Iterator[str]:
+    trials = measured("metric_privacy_control")
+    assert set(trials["status"]) == {"finished"} and (trials["clip_fraction"].dropna() == 1).all()
+    arms = trials["privacy"].map(arm)
+    own = {(s, a): trials[(trials["split"] == s) & (arms == a)].sort_values("seed") for s, a in product(SPLITS, ARMS)}
+    for (split, name), rows in own.items():
+        theirs = [f"{value:.3f}" for value in PRINTED[split, name]] if (split, name) in PRINTED else ["", ""]
+        pairs = zip(theirs, ("aggregated_accuracy", "test_accuracy"), strict=True)
+        cells = [f"{printed} | {shown(rows[metric])}" for printed, metric in pairs]
+        cells += [shown(rows["f1_macro"]), shown(rows["distance_mean"], 2), shown(rows["noise_std"], 4)]
+        yield " | ".join([f"| {split} | {name}", *cells]) + " |"
+
+    def lost(first: str, second: str, split: str) -> list[float]:
+        return differences(own[split, first], own[split, second], "test_accuracy")
+
+    clipped = {split: lost("none", "clipping alone", split) for split in SPLITS}
+    for split, values in clipped.items():
+        assert min(values) > 0.14
+        yield f"{min(values):.3f} to {max(values):.3f} on the {split} split"
+    ends = floor(pd.concat([own[split, name] for split, name in product(SPLITS, ARMS[1:])]))
+    yield f"Naming the largest class alone has {LARGEST:.3f} of the server's test"
+    yield f"from which noise could take something, {ends}"
+    noise = [value for split, name in product(SPLITS, ARMS[2:]) for value in lost(name, "clipping alone", split)]
+    yield f"between {min(noise):.3f} and +{max(noise):.3f}".replace("-", "−")
+    control = [value for split in SPLITS for value in lost("metric privacy", "control", split)]
+    yield f"by {min(control):.3f} to +{max(control):.3f}".replace("-", "−")
+    places = list(product(SPLITS, ("global-DP", "metric privacy")))
+    below = [value for split, name in places for value in lost("none", name, split)]
+    yield f"they lie {min(below):.3f} to {max(below):.3f} below"
+    printed_below = [PRINTED[split, "none"][1] - PRINTED[split, name][1] for split, name in places]
+    yield f"lie at most {max(printed_below):.3f} below"
+
+
+LARGEST = portions(np.array([172, 15, 634, 459]), 640).max() / 640  # of the server's half of the test images
+
+
+def floor(clipped: Rows) -> str:
+    """The accuracies of clipped arms on the server's test; the lowest names one class, as its macro F1 over four says."""
+    (lowest, *_), found = clipped.sort_values("test_accuracy").to_dict("records"), clipped["test_accuracy"]
+    assert lowest["test_accuracy"] == LARGEST
+    assert lowest["f1_macro"] == pytest.approx(2 * LARGEST / (1 + LARGEST) / 4, abs=1e-6)
+    return ends(found)
+
+
+@stated("sweeps/metric_privacy_control.yaml")
+def test_what_the_control_of_metric_privacy_expects() -> Iterator[str]:
+    trials = measured("metric_privacy_control")
+    yield f"{floor(trials[trials['privacy'].map(arm) != 'none'])}, where naming the largest class has {LARGEST:.3f}"
+    yield f"the clients' error ends at {errors_of_clients()}"
+
+
+def errors_of_clients() -> str:
+    """The clients' errors in the last five of twenty rounds, under metric privacy and without protection."""
+    trials = measured("metric_privacy_homogeneous").set_index("privacy.name")["accuracy_last5_mean"]
+    noisy, none = (f"{100 * (1 - trials[name]):.1f} %" for name in ("metric_privacy", "none"))
+    return f"{noisy} instead of {none}"
+
+
+TABLE_5 = {"none": (0.903, 0.950), "global-DP": (0.862, 0.918), "metric privacy": (0.843, 0.943)}  # macro F1, precision
+ROUNDS = (1, 2, 4, 6, 8, 12, 16, 20)
+
+
+@stated("docs/metric_privacy.md")
+def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
+    trials = measured("metric_privacy_homogeneous")
+    rounds = measured("metric_privacy_homogeneous_rounds")
+    found = {KINDS[row["privacy.name"]]: row for row in trials.to_dict("records")}
+    for name, row in found.items():
+        printed = (*PRINTED["homogeneous", name], *TABLE_5[name])
+        values = (row[key] for key in ("accuracy_last5_mean", "test_accuracy", "f1_macro", "precision_macro"))
+        cells = [f"{there:.3f}, {here:.3f}" for there, here in zip(printed, values, strict=True)]
+        yield f"| {name} | {' | '.join(cells)} |"
+    for name, row in found.items():
+        own = rounds[rounds["id"] == row["id"]].set_index("round")
+        yield f"| {name} | {' | '.join(f'{own.test_accuracy[at - 1]:.3f}' for at in ROUNDS)} |"
+        if name != "none":
+            assert (own["clip_fraction"] == 1).all()
+            assert own["noise_std"].max() == 0.0125 if name == "global-DP" else own["noise_std"].max() < 0.0125
+    own = rounds[rounds["id"] == found["metric privacy"]["id"]]
+    yield f"(they are {ends(own['update_norm'], 0)} long, C is 5)"
+    yield f"noise is {ends(own['noise_to_update'], 0)} times as long as their mean"
+    d = own["distance"].tolist()
+    assert d.index(min(d)) == 8 and max(d) == d[0]
+    yield f"falls from {d[0]:.1f} to {min(d):.1f} and rises again to {d[-1]:.1f}"
+    yield f"(its mean over the rounds is {found['metric privacy']['distance_mean']:.2f}, one seed)"
+    none, noisy = (rounds[rounds["id"] == found[name]["id"]].set_index("round") for name in ("none", "metric privacy"))
+    for share in (0.92, 0.95):
+        first, later = ((one["test_accuracy"] >= share).idxmax() + 1 for one in (none, noisy))
+        assert later - first == 4
+        yield f"{share} in round {later} instead of {first}"
+    row = found["global-DP"]
+    own = rounds[rounds["id"] == row["id"]].set_index("round").sort_index()["test_accuracy"]
+    first, later = ((own >= share).idxmax() + 1 for share in (0.92, 0.95))
+    error = f"{1 - row['accuracy_last5_mean']:.1%}".replace("%", " %")
+    yield f"reaches 0.92 in round {first} and 0.95 in round {later}"
+    yield f"in the last five rounds it is {own[15:].mean():.3f}, and the clients' error {error}"
+    none, noisy = none[15:], noisy[15:]
+    yield f"it is alike ({noisy['test_accuracy'].mean():.3f} against {none['test_accuracy'].mean():.3f})"
+    assert none["accuracy"].min() > noisy["accuracy"].max()
+    yield f"the clients' error is {errors_of_clients()}"
+    lost = found["none"]["accuracy_last5_mean"] - found["metric privacy"]["accuracy_last5_mean"]
+    yield f"they lose {lost:.3f} (one seed; 0.024 is printed"
+    gains = [
+        row[key] - there
+        for name, row in found.items()
+        for key, there in zip(("accuracy_last5_mean", "test_accuracy"), PRINTED["homogeneous", name], strict=True)
+    ]
+    yield f"All accuracies are {min(gains):.2f} to {max(gains):.2f} above the printed ones"
+
+
+CIA = {"fedavg": "FedAvg", "fedmedian": "median"}
+KINDS = {"none": "none", "global_dp": "global-DP", "metric_privacy": "metric privacy"}
+NOISY = ("global_dp", "metric_privacy")
+AT_RANDOM, TRAINED = "at random", "trained on 640 images"
+STRATEGIES = {  # aggregation, objective, how the model begins, and the printed differences by kind
+    "FedAvg": ("fedavg", "plain", AT_RANDOM, 0.127, 0.257, 0.246),
+    "FedMedian": ("fedmedian", "plain", AT_RANDOM, 0.101, 0.286, 0.259),
+    "FedProx (inactive)": ("fedavg", "fedprox", AT_RANDOM, 0.127, 0.312, 0.248),
+    "FedAvgM": ("fedavgm", "plain", TRAINED, 0.198, 0.131, 0.220),
+    "FedOpt": ("fedopt", "plain", TRAINED, 0.006, 0.079, 0.113),
+    "FedYogi": ("fedyogi", "plain", TRAINED, 0.112, 0.189, 0.149),
+}
+
+
+@stated("docs/metric_privacy.md")
+def test_client_inference() -> Iterator[str]:
+    trials = measured("metric_privacy_cia")
+    for (strategy, label), (kind, called) in product(CIA.items(), KINDS.items()):
+        (row,) = trials[(trials["aggregation.name"] == strategy) & (trials["privacy.name"] == kind)].to_dict("records")
+        auc, zero, nobody = (
+            f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
+            for name in ("cia_auc", "cia_zero_auc", "cia_auc_nobody")
+        )
+        yield f"| {label} | {called} | {auc} | {row['cia_auc_p']:.2f} | {zero} | {nobody} |"
+    assert (trials["cia_auc_low"] < 0.5).all() and (trials["cia_auc_high"] > 0.5).all()
+    yield f"accuracy on the server's test is {ends(trials['test_accuracy'])}"
+    yield f"and naming the largest class has {LARGEST:.3f} (one seed)"
+    p = sorted(holm(trials["cia_zero_auc_p"].tolist()))
+    assert p[0] < 0.05 < p[1] == p[-1]
+    yield f"p {ends(trials['cia_zero_auc_p'])}, after the same correction"
+    yield f"{p[0]:.3f} in one and {p[1]:.2f} in the others"
+    yield f"{min(holm(trials['cia_auc_p'].tolist())):.2f} after Holm's correction over the six"
+    (distinct,) = trials["cia_stand_in_distinct"].unique()
+    yield f"{distinct:.0%} of theirs are distinct".replace("%", " %")
+    yield f"{ends(trials['cia_difference'], 2)} in all six runs"
+    yield f"p = {trials['cia_p_least'].max():.3f} and an epsilon of {trials['cia_epsilon_most'].max():.2f}"
+    published = pd.concat([measured("metric_privacy_cia_published"), measured("metric_privacy_fedprox_cia")])
+    less = defaultdict[str, list[float]](list)  # by how much the difference is smaller under metric privacy
+    for label, (aggregation, objective, begins, *printed) in STRATEGIES.items():
+        rows = published[(published["aggregation.name"] == aggregation) & (published["objective.name"] == objective)]
+        found = rows.set_index("privacy.name")["cia_difference"]
+        cells = (f"{there:.3f} | {found[kind]:.3f}" for kind, there in zip(KINDS, printed, strict=True))
+        yield f"| {label} | {begins} | {' | '.join(cells)} |"
+        loss = rows.set_index("privacy.name")["cia_aggregated_loss"]
+        assert begins == TRAINED or all(1.2 <= round(loss[kind], 2) <= 1.24 for kind in NOISY)
+        less[begins].append(found["global_dp"] - found["metric_privacy"])
+        grows = [found[kind] > found["none"] for kind in NOISY]
+        assert grows == [begins == TRAINED] * 2
+    yield f"smaller by {min(less[TRAINED]):.3f} to {max(less[TRAINED]):.3f} in the three that begin trained"
+    assert min(less[AT_RANDOM]) > 0
+    yield f"and by no more than {max(less[AT_RANDOM]):.3f} in the others"
+    fedavg = published[published["aggregation.name"] == "fedavg"].pivot(
+        index="privacy.name", columns="objective.name", values="cia_difference"
+    )
+    machine = (fedavg["plain"] - fedavg["fedprox"]).abs()
+    assert len(machine) == 3
+    yield f"shows what that does: {ends(machine)} in its three cells"
+    grown = [there > none for *_, none, noisy, metric_noise in STRATEGIES.values() for there in (noisy, metric_noise)]
+    assert (sum(grown), len(grown)) == (11, 12)
+
+
+@stated("docs/metric_privacy.md")
+def test_client_inference_over_partitions() -> Iterator[str]:
+    trials = measured("metric_privacy_cia_pairs")
+    trials = trials.assign(nats=trials["cia_target_loss"] - trials["cia_aggregated_loss"])
+    assert ((trials["nats"] / trials["cia_target_loss"] - trials["cia_difference"]).abs() < 1e-6).all()
+    noisy = trials[trials["privacy.name"] != "none"]
+    assert (noisy["clip_fraction"] == 1).all()
+    fedopt = trials[trials["aggregation.name"] == "fedopt"]
+    plain, *arms = (fedopt[fedopt["privacy.name"] == name] for name in ("none", *NOISY))
+    yield f"by {ends(-plain['nats'], 2)} nats"
+    yield f"(a loss of {ends(plain['cia_target_loss'], 2)} and of {ends(plain['cia_aggregated_loss'], 2)})"
+    yield f"as a published difference is {plain['cia_difference'].max():.2f} to {plain['cia_difference'].min():.2f}"
+    raised = (shown(differences(one, plain, "nats"), 2) for one in arms)
+    yield f"clipping with noise raises it by {' and '.join(raised)}"
+    fedopt = noisy[noisy["aggregation.name"] == "fedopt"]
+    small, large = (fedopt[fedopt["privacy.name"] == name]["noise_std"] for name in ("metric_privacy", "global_dp"))
+    assert large.std() < 1e-6
+    yield f"(standard deviation {ends(small, 4)}, {large.max():.4f} with global-DP)"
+
+
+@stated("README.md")
+def test_what_the_readme_says_of_metric_privacy() -> Iterator[str]:
+    yield f"the clients' error ends at {errors_of_clients()}"
