@@ -286,6 +286,9 @@ class Audit:
     # Columns of the round's row: the mean over models under the metric's name, the largest value as ``<metric>_worst``,
     # and that of each model as ``<metric>_<model>``.
     metrics: Mapping[str, float] = field(default_factory=dict)
+    # Draws of a metric by chance, as many for each model: their mean is ``<metric>_null``, that of the largest over the
+    # models ``<metric>_worst_null``.
+    by_chance: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     measured_risk: float | None = None  # accuracy on the clients' examples, for tables, if not the published one
     chosen: str | None = None  # the attack in ``scores`` whose accuracy is the risk; None: the only one
     own_risks: NDArray[np.float64] | None = None  # [clients] accuracy of each client's own attack, NaN if it makes none

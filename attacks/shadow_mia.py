@@ -50,6 +50,7 @@ from attacks._shadows import shadow_jobs as shadow_jobs
 from attacks._shadows import train_shadow as train_shadow
 from attacks.interfaces import AttackedModel, Audit, Measure, Scores
 from attacks.metrics import membership
+from attacks.metrics.client_risk import Attacked, aucs_by_chance
 from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
@@ -221,6 +222,8 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         risk = membership.measure(fitted[chosen](published), published.member)["balanced_accuracy"]
     rate = values["tpr_at_1_fpr"]
     null = NAN if np.isnan(rate) else membership.tpr_by_chance(successes[chosen].nonmembers, 0.01)
+    reported = Attacked(scores[chosen][present], target.member, answers.client[present], target.labels)
+    exchanging = np.random.default_rng(model.cluster.number)  # in all rounds the same, so that they can be compared
     return Audit(
         risk,
         list_measures(successes, chosen, target, model.shadows),
@@ -233,6 +236,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             score=np.concatenate(list(scores.values())),
         ),
         metrics={"mia_auc": values["auc"], "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
+        by_chance={"mia_auc": aucs_by_chance(reported, exchanging)},
         measured_risk=measured,
         chosen=chosen,
     )

@@ -296,24 +296,26 @@ def slot_columns(metrics: dict[int, dict[str, Any]], names: list[str]) -> dict[s
 def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     """Return what attacks contribute to a round's row.
 
-    Of results on models there is the mean over the models that clients use, the largest value, and that of each.
+    Of results on models there is the mean over the models that clients use, the largest value, and that of each; by
+    chance the first two.
     """
     row: dict[str, Any] = {}
     for _, _, exposure in findings.exposures:
         row |= exposure.metrics
     of_models: dict[str, dict[int, float]] = {}
+    by_chance: dict[str, list[NDArray[np.float64]]] = {}
     for _, _, cluster, audit in findings.audits:
-        for metric, value in audit.metrics.items() if cluster in findings.assignment else ():
-            of_models.setdefault(metric, {})[cluster] = value
+        if cluster in findings.assignment:
+            for metric, value in audit.metrics.items():
+                of_models.setdefault(metric, {})[cluster] = value
+            for metric, draws in audit.by_chance.items():
+                by_chance.setdefault(metric, []).append(draws)
     for metric, values in of_models.items():
         defined = [value for value in values.values() if not math.isnan(value)] or [math.nan]
         row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
         row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
-    used = [audit for _, _, j, audit in findings.audits if j in findings.assignment and "mia_auc" in audit.metrics]
-    if used:
-        rng = np.random.default_rng(0)  # always the same numbers, so that rounds can be compared
-        by_chance = np.stack([client_risk.aucs_by_chance(audit.examples(), rng) for audit in used])
-        row |= {"mia_auc_null": float(by_chance.mean()), "mia_auc_worst_null": float(by_chance.max(axis=0).mean())}
+    for metric, drawn in by_chance.items():
+        row |= {f"{metric}_null": float(np.mean(drawn)), f"{metric}_worst_null": float(np.max(drawn, axis=0).mean())}
     return row
 
 

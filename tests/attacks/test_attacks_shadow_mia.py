@@ -192,6 +192,7 @@ def test_the_risk_is_that_of_the_attack_that_is_named(noise, network, risk):
     assert found.risk == found.published_risk == value(found, risk, "balanced_accuracy")
     assert value(found, "risk", f"is_{risk}") == 1.0
     assert found.metrics["mia_auc"] == value(found, risk, "auc")
+    assert found.by_chance["mia_auc"].mean() == pytest.approx(0.5, abs=0.05)
 
 
 def test_what_is_published_is_measured_on_other_examples_than_what_is_reported(noise, network):

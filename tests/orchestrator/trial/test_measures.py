@@ -225,15 +225,11 @@ def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():
         assert ("mia_auc_minority" in columns) == (0 in assignment)
 
 
-def test_aucs_by_chance_know_what_labels_tell():
-    """One model's members have a label that its non-members have not; of the other, all have the same, and scores tie."""
-    told = Scores(
-        np.full(2, "a"), np.zeros(2, int), np.array([True, False]), np.array([1.0, 0.0]), label=np.array([0, 1])
-    )
-    audits = [("shadow_mia", 5, j, Audit(0.0, (), one, metrics={"mia_auc": 1.0})) for j, one in enumerate((
-        told, replace(told, score=np.ones(2), label=None)))]  # fmt: skip
-    columns = metric_rows.attack_columns(Findings(np.array([0, 1]), audits), ["minority", "majority"])
-    assert (columns["mia_auc_null"], columns["mia_auc_worst_null"]) == (0.75, 1.0)
+def test_the_largest_by_chance_is_the_mean_of_the_largest_of_each_draw():
+    draws = [[0.2, 0.8], [0.5, 0.3], [1.0, 1.0]]  # of three models, the last of which nobody uses
+    audits = [("shadow_mia", 5, j, Audit(0.0, (), by_chance={"mia_auc": np.array(one)})) for j, one in enumerate(draws)]
+    columns = metric_rows.attack_columns(Findings(np.array([0, 1]), audits), ["minority", "majority", "cluster_2"])
+    assert columns == pytest.approx({"mia_auc_null": 0.45, "mia_auc_worst_null": 0.65})
 
 
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
