@@ -107,11 +107,11 @@ def test_the_readme() -> Iterator[str]:
     small, large = (shown(ifca[f"calibrated_auc_{group}"]) for group in ("minority", "majority"))
     yield f"an AUC of {small} on the minority's examples and {large} on the majority's"
     change = differences(mir, ifca, "calibrated_auc_minority")
-    yield f"changes the calibrated attack's AUC on the minority by {shown(change)} with 10 % minority"
-    assert sum(value == 0 for value in change) == 3
+    yield f"changes the calibrated attack's AUC on the minority by {signed(change)} with 10 % minority"
     more = differences(quickstart("ifca_mir", 0.3), quickstart("ifca", 0.3), "calibrated_auc_minority")
-    yield f"three of five seeds not at all, and by {signed(more)} with 30 %"
-    yield f"its AUC there is {shown(ifca['mia_auc_minority'])}, and near 0.5 elsewhere"
+    yield f"minority, and by {signed(more)} with 30 %"
+    yield f"its AUC is {shown(ifca['mia_auc_worst'])}, where the"
+    yield f"would give {ifca['mia_auc_worst_null'].mean():.3f}"
 
 
 @stated("docs/quickstart.md")
@@ -129,27 +129,25 @@ def test_the_quickstart() -> Iterator[str]:
     yield f"With 30 % minority it is {both}"
     own = " and ".join(shown(ifca[f"calibrated_run_auc_{group}"]) for group in ("minority", "majority"))
     yield f"AUC with 10 % minority is {own}"
-    shadow = {group: shown(ifca[f"mia_auc_{group}"]) for group in ("minority", "majority")}
-    risk = {group: shown(ifca[f"risk_{group}"]) for group in shadow}
-    yield f"with an AUC of {shadow['minority']} (risk {risk['minority']}), and hardly the majority"
-    yield f"and hardly the majority, {shadow['majority']} (risk {risk['majority']})"
-    missed = [ifca["mia_auc_majority"], *(few[f"mia_auc_{group}"] for group in shadow)]
-    assert all(of(one).low < 0.5 < of(one).high for one in missed) and of(ifca["mia_auc_minority"]).low > 0.5
-    yield f"hardly either group, {shown(few['mia_auc_minority'])} and {shown(few['mia_auc_majority'])}"
+    yield f"the shadow attack has an AUC of {shown(ifca['mia_auc_worst'])} with 10 % minority"
+    yield f"it would still have {ifca['mia_auc_worst_null'].mean():.3f}"
+    assert (ifca["mia_auc_worst"] == ifca["mia_auc_minority"]).all()  # the model is the minority's
+    (rest, p_rest), (none, p_none) = ((v, paired_test(v)) for v in (
+        (rows["mia_auc_worst"] - rows["mia_auc_worst_null"]).tolist() for rows in (ifca, few)))  # fmt: skip
+    assert p_rest < 0.05 < p_none
+    yield f"Of the rest, {signed(rest)}, p is {p_rest:.3f}"
+    yield f"it is {signed(none)} (p = {p_none:.3f})"
+    yield f"the risk is {shown(ifca['risk_minority'])}; on the majority's it is {shown(ifca['risk_majority'])}"
     violated, guessed = of(ifca["violations"]), ifca["violations_null"].mean()
     assert max(0.0, violated.low) < guessed < violated.high
     yield f"there are {violated.mean:.1f} on average (0 to {violated.high:.1f}), and {guessed:.1f} by chance"
-    yield f"though, by {shown(few['risk_majority'] - 0.5)} (p = {paired_test((few['risk_majority'] - 0.5).tolist()):.3f})"
     rows = {key: quickstart(*key) for key in product(("ifca", "ifca_mir", "random_migration"), (0.1, 0.3))}
     above = {key: (row["violations"] - row["violations_null"]).tolist() for key, row in rows.items()}
     p = {key: paired_test(values) for key, values in above.items()}
     after = dict(zip(p, holm(list(p.values())), strict=True))
-    mir_30, random_30 = ("ifca_mir", 0.3), ("random_migration", 0.3)
-    assert min(after.values()) > 0.05 and sorted(p, key=p.__getitem__)[:2] == [mir_30, random_30]
-    yield f"there are {shown(above[mir_30], 1)} more than by chance under IFCA-MIR (p = {p[mir_30]:.3f})"
-    yield f"and {shown(above[random_30], 1)} more under random migration (p = {p[random_30]:.3f})"
-    assert after[mir_30] == after[random_30]
-    yield f"over the six rows p is {after[mir_30]:.3f} for both"
+    least = min(p, key=p.__getitem__)
+    assert min(after.values()) > 0.05 and least == ("ifca_mir", 0.3)
+    yield f"by {signed(above[least], 1)} (p = {p[least]:.3f}, after Holm's correction over the six {after[least]:.3f})"
     yield f"on average {mir['moved_minority'].mean():.1f} of the 4 minority clients have moved"
     changed = differences(mir, ifca, "violations")
     assert estimate(changed).half > abs(estimate(changed).mean)
