@@ -84,6 +84,7 @@ ROUND_METRICS = (
     membership(
         "risk_majority",
         label="risk of the majority's clients",
+        chance="risk_majority_null",
         live=2,
         table=Column(1, "risk\nmajority"),
         risk=Risk("", None, accuracies=("accuracy_majority",)),
@@ -91,6 +92,7 @@ ROUND_METRICS = (
     membership(
         "risk_minority",
         label="risk of the minority's clients",
+        chance="risk_minority_null",
         live=1,
         table=Column(1, "risk\nminority"),
         risk=Risk(
@@ -111,6 +113,7 @@ ROUND_METRICS = (
     on_models(
         "mia_accuracy",
         label="MIA accuracy, mean model",
+        chance="mia_accuracy_null",
         reading="",
         risk=Risk(
             "Membership inference tells training examples of a model, in the mean over models, with accuracy", None
@@ -133,12 +136,14 @@ ROUND_METRICS = (
     on_models(
         "mia_accuracy_majority",
         label="MIA accuracy, majority model",
+        chance="mia_accuracy_majority_null",
         table=Column(4, "MIA maj.\nmodel"),
         risk=Risk("", None, accuracies=("model_accuracy_majority",)),
     ),
     on_models(
         "mia_accuracy_minority",
         label="MIA accuracy, minority model",
+        chance="mia_accuracy_minority_null",
         table=Column(4, "MIA min.\nmodel"),
         risk=Risk(
             "Membership inference on the minority model tells training examples with accuracy",
@@ -151,6 +156,7 @@ ROUND_METRICS = (
     on_models(
         "mia_accuracy_global",
         label="MIA accuracy, global model",
+        chance="mia_accuracy_global_null",
         reading="",
         risk=Risk("Membership inference on the global model tells training examples with accuracy", 15, ATTACKED),
     ),

@@ -105,12 +105,23 @@ def worst_client_by_chance(attacked: Attacked, peers: Ints) -> float:
     What the attack says is exchanged among the examples of a label that peers have, members or not.
     """
     attacked = attacked[attacked.client >= 0]
-    alike = np.unique(np.stack([peers[attacked.client], attacked.label]), axis=1, return_inverse=True)[1]
     worst, rng = [], np.random.default_rng(0)  # always the same numbers, so that rounds can be compared
-    for order in exchanged(alike.ravel(), EXCHANGES, rng):
+    for order in exchanged(_alike(attacked, peers), EXCHANGES, rng):
         risk = client_risks(replace(attacked, score=attacked.score[order]), peers).risk
         worst.append(risk[~np.isnan(risk)].max(initial=-np.inf))
     return float(np.mean(worst)) if np.isfinite(worst).all() else NAN
+
+
+def accuracy_by_chance(attacked: Attacked, peers: Ints) -> float:
+    """Compute the expected accuracy if memberships are exchanged among the examples of a label that peers have."""
+    alike = _alike(attacked, peers)
+    return mean_by_chance(counted(replace(attacked, label=alike), int(alike.max(initial=0)) + 1))
+
+
+def _alike(attacked: Attacked, peers: Ints) -> Ints:
+    """Return numbers [n] that are equal for the examples of a label that peers have."""
+    pairs = np.stack([peers[attacked.client], attacked.label])
+    return np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
 
 
 def counted(attacked: Attacked, labels: int) -> Ints:
@@ -132,6 +143,16 @@ def exceeded_by_chance(counts: Ints, limit: ArrayLike) -> Doubles:
     tail = np.append(np.cumsum(mass[::-1])[::-1], 0.0)  # P(accuracy >= a), and beyond
     above = np.minimum(tail[np.searchsorted(accuracy, limits + TIE, side="right")], 1.0)
     return np.where(np.isnan(limits) | (len(mass) == 0), NAN, above)[()]
+
+
+def mean_by_chance(counts: Ints) -> float:
+    """Compute the expected accuracy by chance, from `counted` [labels, 3]; NaN without members or non-members.
+
+    >>> mean_by_chance(np.array([[3, 1, 4], [1, 3, 0]]))  # who knows the labels is right three times in four
+    0.75
+    """
+    accuracy, mass = _distribution(counts)
+    return float(accuracy @ mass) if len(mass) else NAN
 
 
 def worst_by_chance(counts: Ints) -> float:

@@ -18,7 +18,7 @@ from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
 from attacks.metrics import client_risk, intervals
 from attacks.metrics.client_risk import Attacked
-from attacks.metrics.membership import CHANCE, losses
+from attacks.metrics.membership import losses
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.saved import RunState
@@ -161,7 +161,10 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     known = {name: float(risks[j]) if j in in_use else None for j, name in enumerate(names)}
     row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
     if len(measured):
+        by_chance = {j: client_risk.mean_by_chance(state.queried[j]) for j in measured.tolist()}
+        row |= {f"mia_accuracy_{names[j]}_null": value for j, value in by_chance.items()}
         row |= {"mia_accuracy": float(risks[measured].mean()), "mia_accuracy_worst": float(risks[measured].max())}
+        row["mia_accuracy_null"] = float(np.mean(list(by_chance.values())))
         row["mia_accuracy_worst_null"] = client_risk.worst_by_chance(state.queried[measured])
     tau = preferences.threshold
     row["violations"] = violations.violations(tau, risks, used)
@@ -216,7 +219,12 @@ class ClientExposure:
         """Return the columns of the round: the risk of each group, of the worst client and of those who moved."""
         if self.risks is None:
             return {}
-        row: dict[str, Any] = {f"risk_{name}": self.attacked.of(who).accuracy for name, who in self.groups.items()}
+        row: dict[str, Any] = {}
+        for name, part in ((name, self.attacked.of(who)) for name, who in self.groups.items()):
+            row |= {
+                f"risk_{name}": part.accuracy,
+                f"risk_{name}_null": client_risk.accuracy_by_chance(part, self.peers),
+            }
         attacked = ~np.isnan(self.risks.risk)
         if attacked.any():
             row["risk_worst_client"] = float(self.risks.risk[attacked].max())
@@ -248,7 +256,7 @@ class ClientExposure:
             few = len(np.unique(part.client)) < intervals.FEWEST_CLIENTS
             row = {"attack": "risk", "round": self.round, "target": target, "metric": "balanced_accuracy"}
             row |= {"value": part.accuracy, "low": NAN if few else low, "high": NAN if few else high}
-            rows.append(row | {"chance": CHANCE["balanced_accuracy"]})
+            rows.append(row | {"chance": client_risk.accuracy_by_chance(part, self.peers)})
         return rows
 
 
