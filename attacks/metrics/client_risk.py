@@ -115,7 +115,7 @@ def worst_client_by_chance(attacked: Attacked, peers: Ints) -> float:
 def accuracy_by_chance(attacked: Attacked, peers: Ints) -> float:
     """Compute the expected accuracy if memberships are exchanged among the examples of a label that peers have."""
     alike = _alike(attacked, peers)
-    return mean_by_chance(counted(replace(attacked, label=alike), int(alike.max(initial=0)) + 1))
+    return worst_by_chance(counted(replace(attacked, label=alike), int(alike.max(initial=0)) + 1)[None])
 
 
 def _alike(attacked: Attacked, peers: Ints) -> Ints:
@@ -145,21 +145,12 @@ def exceeded_by_chance(counts: Ints, limit: ArrayLike) -> Doubles:
     return np.where(np.isnan(limits) | (len(mass) == 0), NAN, above)[()]
 
 
-def mean_by_chance(counts: Ints) -> float:
-    """Compute the expected accuracy by chance, from `counted` [labels, 3]; NaN without members or non-members.
-
-    >>> mean_by_chance(np.array([[3, 1, 4], [1, 3, 0]]))  # who knows the labels is right three times in four
-    0.75
-    """
-    accuracy, mass = _distribution(counts)
-    return float(accuracy @ mass) if len(mass) else NAN
-
-
 def worst_by_chance(counts: Ints) -> float:
     """Compute the expected largest accuracy over models by chance, from `counted` of each, [models, labels, 3].
 
-    Models without members or non-members do not count; without any other it is NaN. They are taken to be independent: if
-    several are asked about the same non-members, their accuracies rise and fall together, and the largest is smaller.
+    Models without members or non-members do not count; without any other it is NaN. Of one model it is the expected
+    accuracy. Several are taken to be independent: if they are asked about the same non-members, their accuracies rise
+    and fall together, and the largest is smaller.
 
     >>> worst_by_chance(np.array([[[1, 1, 1]], [[1, 1, 1]]]))  # 1 with probability 3/4, else 0
     0.75

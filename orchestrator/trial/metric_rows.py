@@ -161,7 +161,7 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     known = {name: float(risks[j]) if j in in_use else None for j, name in enumerate(names)}
     row: dict[str, Any] = {f"mia_accuracy_{name}": risk for name, risk in known.items()}
     if len(measured):
-        by_chance = {j: client_risk.mean_by_chance(state.queried[j]) for j in measured.tolist()}
+        by_chance = {j: client_risk.worst_by_chance(state.queried[j : j + 1]) for j in measured.tolist()}
         row |= {f"mia_accuracy_{names[j]}_null": value for j, value in by_chance.items()}
         row |= {"mia_accuracy": float(risks[measured].mean()), "mia_accuracy_worst": float(risks[measured].max())}
         row["mia_accuracy_null"] = float(np.mean(list(by_chance.values())))

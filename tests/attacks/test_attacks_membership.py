@@ -237,6 +237,18 @@ def test_the_worst_client_by_chance_is_the_worst_of_clients_of_whom_nothing_is_k
     assert abs(difference.mean()) < 4 * difference.std() / len(found) ** 0.5
 
 
+def test_the_accuracy_by_chance_is_the_mean_over_exchanges_among_the_examples_of_a_label_that_peers_have():
+    rng, peers = np.random.default_rng(2), np.array([0, 0, 1])
+    client, label = rng.integers(0, 3, 300), rng.integers(0, 4, 300)
+    member = rng.random(300) < np.where(peers[client] == 1, 0.2, 0.8)  # those of one model are members, and called so
+    examples = Attacked(np.where(rng.random(300) < np.where(member, 0.7, 0.3), 1.0, -1.0), member, client, label)
+    orders = disparity.exchanged(label + 4 * peers[client], 4000, rng)
+    drawn = [replace(examples, member=member[order]).accuracy for order in orders]
+    found = client_risk.accuracy_by_chance(examples, peers)
+    assert found == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 4000**0.5) and found > 0.54
+    assert np.isnan(client_risk.accuracy_by_chance(examples[member], peers))
+
+
 def test_aucs_by_chance_are_those_of_exchanged_memberships_and_follow_labels():
     rng = np.random.default_rng(1)
     examples, _ = by_label(rng, most=40)

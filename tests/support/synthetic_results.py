@@ -63,6 +63,7 @@ def ifca_metrics(trial: Row, rng: Rng) -> dict[str, float]:
         "model_accuracy_minority": minority + 0.01,
         "mia_accuracy_majority": 0.515 + noise[3],
         "mia_accuracy_minority": exposed,
+        **dict.fromkeys(("mia_accuracy_majority_null", "mia_accuracy_minority_null"), 0.5),
         "violations": float(sum(lost)),
         "violations_majority": float(lost[1]),
         "violations_minority": float(lost[0]),
@@ -183,6 +184,7 @@ def grouped_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     return found | {
         "risk_minority": exposed - 0.04 * mir,
         "risk_majority": found["mia_accuracy_majority"],
+        **dict.fromkeys(("risk_minority_null", "risk_majority_null"), 0.5),
         "risk_worst_client": exposed + 0.1,
         "risk_worst_client_null": 0.68 + rng.normal(0, 0.004),
         "violations_null": 1.4 + rng.normal(0, 0.1),
@@ -218,7 +220,7 @@ def alone_metrics(trial: Row, rng: Rng) -> dict[str, float]:
     accuracy, risk = 0.9 - 0.2 * noisy + rng.normal(0, 0.01), 0.62 - 0.1 * noisy + rng.normal(0, 0.01)
     found = {"accuracy": accuracy, "aggregated_accuracy": accuracy, "test_accuracy": accuracy - 0.01}
     for model in ("global", "worst", "mean"):
-        found |= {f"mia_accuracy_{model}": risk, f"mia_auc_{model}": risk + 0.03}
+        found |= {f"mia_accuracy_{model}": risk, f"mia_accuracy_{model}_null": 0.5, f"mia_auc_{model}": risk + 0.03}
     return found
 
 

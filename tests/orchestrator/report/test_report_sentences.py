@@ -28,7 +28,7 @@ def planted(**methods: tuple[float, ...]) -> Results:
     """A sweep of clusterings whose attack accuracies on the global model are these, one for each seed."""
     table = [
         {"id": f"{name}{seed}", "status": "finished", "seed": seed, "clustering.name": name}
-        | {"accuracy": 0.9 + seed / 100, "mia_accuracy_global": value}
+        | {"accuracy": 0.9 + seed / 100, "mia_accuracy_global": value, "mia_accuracy_global_null": 0.5}
         for name, values in methods.items()
         for seed, value in enumerate(values)
     ]
@@ -79,7 +79,7 @@ def test_guessing_is_refuted_after_holms_correction_over_the_settings(settings: 
             "data.split.minority_ratio": ratio,
             "accuracy": 0.9,
         }
-        | {"mia_accuracy_global": value, "sum_source_chance": 0.2}
+        | {"mia_accuracy_global": value, "mia_accuracy_global_null": 0.5, "sum_source_chance": 0.2}
         | ({"sum_source": 0.3, "sum_source_low": 0.21, "sum_source_high": 0.39} if seed == 0 else {})
         for ratio in range(settings)
         for seed, value in enumerate(around(0.528, 0.0, 0.01, -0.01, 0.0, 0.0))

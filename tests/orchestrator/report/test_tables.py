@@ -124,16 +124,14 @@ def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_val
 
 def test_values_by_chance_stand_beside_the_means() -> None:
     counted = [
-        trial(
-            f"t{s}", "ifca", 0.1, s, accuracy_majority=0.9, violations=n, violations_null=1.4, mia_accuracy_minority=m
-        )
-        for s, (n, m) in enumerate(((2.0, 0.60), (3.0, 0.61), (4.0, 0.62)))
+        trial(f"t{s}", "ifca", 0.1, s, accuracy_majority=0.9, violations=n, violations_null=1.4, calibrated_auc=0.6)
+        for s, n in enumerate((2.0, 3.0, 4.0))
     ]
     page, shown = summary(counted), printed(counted, 120)
     assert "| violations (by chance) (clients) |" in page
     assert "| 3.0 ± 2.5 (1.4) |" in page and "3.0 ±2.5 (1.4)" in shown
     assert "violations null" not in page, "it has no column of its own"
-    assert "By chance: 0.5 for MIA accuracy, minority model." in page and "by chance: 0.5 for MIA min. model" in shown
+    assert "By chance: 0.5 for calibrated attack, AUC." in page and "by chance: 0.5 for AUC calibrated" in shown
     frame = tidy(read(counted)).set_index("metric")
     assert frame.loc["violations", "chance"] == frame.loc["violations_null", "value"] == pytest.approx(1.4)
 
