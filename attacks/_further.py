@@ -43,7 +43,7 @@ FEWEST: Mapping[Further, int] = {"informia": calibrated.FEWEST["informia"], "sta
 FEWEST_PROXIES = 5
 LEAST_DEVIATION = 1e-12
 # Orders of intervals over targets (`metrics.targets`), if not the usual one.
-ORDERS = {"informia": 1.0, "strongest": 3.0, "pmia": 1.5}
+ORDERS = {"informia": 1.0, "pmia": 1.5}
 _WORDS = {
     "informia": ("InfoRMIA on the same replicas", "AUC\nInfoRMIA"),
     "stacking": ("methods stacked by weights of other targets", "AUC\nstacked"),

@@ -10,7 +10,7 @@ The attacker knows a row but for one column, and the row's label y. With every v
     imputation argmax_i imp(s_i | rest, y), no model is asked: a random forest fitted on held-back rows of the server's
 
     leak = (accuracy on members - on non-members) of an attack - the same of imputation          0 by chance
-    MCC  = correlation of guessed and true values of members (Gorodkin 2004)                     0 if nothing is known
+    MCC  = correlation of guessed and true values of members (Gorodkin 2004)                     by chance imputation's
 
 What a model that generalizes tells of the column, it tells of anybody's row; only the leak is about who was trained on. A
 model that answers every row alike leaks nothing, and one that stores the table leaks 1 - accuracy of imputation.
@@ -74,7 +74,7 @@ METRICS = (
     Metric("attribute_accuracy", ATTRIBUTE, "accuracy on members", "lower", chance="attribute_imputation"),
     Metric("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),
     Metric("attribute_majority", ATTRIBUTE, "accuracy of the most frequent value"),
-    Metric("attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance=0.0),
+    Metric("attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance="attribute_imputation_mcc"),
 )
 
 
@@ -185,16 +185,21 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         measures.append(accuracy(f"{NAME}, imputation", f"accuracy_of_{size}", right))
     prior = (np.bincount(seen, minlength=m) + 1) / (len(seen) + m)
     answers = guesses(np.stack(logits, axis=1), asked.labels, imputed, prior, float(losses.mean()))
-    base, majority = answers.pop("imputation") == truth, float((truth[member] == prior.argmax()).mean())
-    chance = float(base[member].mean())
-    metrics = {"attribute_imputation": chance, "attribute_majority": majority}
+    alone, majority = answers.pop("imputation"), float((truth[member] == prior.argmax()).mean())
+    base = alone == truth
+    chance, of_imputation = float(base[member].mean()), float(mcc(truth[member], alone[member], m))
+    metrics = {
+        "attribute_imputation": chance,
+        "attribute_imputation_mcc": of_imputation,
+        "attribute_majority": majority,
+    }
     measures.append(accuracy(f"{NAME}, imputation", "accuracy", base[member], majority))
     for name, answer in answers.items():
         hit, subject = answer == truth, NAME if name == config.headline else f"{NAME}, {name}"
         found = [
             leaked(subject, hit, base, member),
             accuracy(subject, "accuracy", hit[member], chance),
-            correlation(subject, truth[member], answer[member], m, resampling),
+            correlation(subject, truth[member], answer[member], m, of_imputation, resampling),
         ]
         measures += [*found, accuracy(subject, "accuracy_of_nonmembers", hit[~member])]
         metrics |= {f"attribute_{one.metric}": one.value for one in found if name == config.headline}
@@ -261,11 +266,11 @@ def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools) -> Measure:
     return Measure(subject, "leak", value, value - reach, value + reach, 0.0)
 
 
-def correlation(subject: str, truth: Ints, guess: Ints, m: int, rng: np.random.Generator) -> Measure:
+def correlation(subject: str, truth: Ints, guess: Ints, m: int, chance: float, rng: np.random.Generator) -> Measure:
     """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation of a bootstrap."""
     rows, value = rng.integers(0, len(truth), (RESAMPLES, len(truth))), float(mcc(truth, guess, m))
     reach = Z95 * float(np.std(mcc(truth[rows], guess[rows], m)))
-    return Measure(subject, "mcc", value, value - reach, value + reach, 0.0)
+    return Measure(subject, "mcc", value, value - reach, value + reach, chance)
 
 
 def mcc(truth: Ints, guess: Ints, m: int) -> Doubles:

@@ -121,7 +121,10 @@ METRICS = (
     *(
         Metric(f"cia_{kind}epsilon{end}", CLIENT, f"CIA epsilon of a {what} client, {how}", "lower", "", 2, **more)
         for kind, what in (("", "replaced"), ("zero_", "removed"))
-        for end, how, more in (("", "one model seen", SEEN), ("_certified", "certified", CERTIFIED))
+        for end, how, more in (
+            ("", "one model seen", SEEN | {"chance": f"cia_{kind}epsilon_null"}),
+            ("_certified", "certified", CERTIFIED),
+        )
     ),
     Metric(
         "cia_stand_in_distinct",
@@ -143,7 +146,7 @@ class Config(SlotConfig):
         description="the attacker holds some of the target's training examples, or some of its own test examples",
     )
     shadow_share: float = Field(0.1, gt=0, le=1, description="share of those examples that the attacker holds")
-    # With 16, an AUC of 0.5 has an interval of about 0.3 to 0.7, and no more than an epsilon of 1.35 can be certified.
+    # With 16, an AUC of 0.5 has an interval of about 0.3 to 0.7, and no more than an epsilon of 0.53 can be certified.
     replicas: int = Field(
         16, ge=0, le=1000, description="pairs of the paired test, each of which trains 4 federations; 0: no test"
     )
@@ -371,7 +374,7 @@ def compare(config: Config, measured: Measured, rng: np.random.Generator) -> Exp
         "cia_round": float(last),
         "cia_p_least": paired.least_p(pairs) if pairs else NAN,
         "cia_low_most": paired.score_interval(1.0, pairs)[0] if pairs >= paired.FEWEST and config.interval else NAN,
-        "cia_epsilon_most": paired.most_epsilon(pairs) if pairs else NAN,
+        "cia_epsilon_most": paired.most_epsilon(pairs // 2) if pairs >= paired.FEWEST_CERTIFYING else NAN,
         "cia_stand_in_distinct": next((m["distinct"] for _, by_round in measured for m in by_round.values()), NAN),
     }
     return Exposure(headline | metrics, measures=tuple(Measure("client_target", *pair) for pair in metrics.items()))
@@ -390,11 +393,11 @@ def _test(config: Config, measured: Measured, round_: int) -> dict[str, float]:
         values["cia_balanced_accuracy"] = paired.balanced_accuracy(ins, outs) if enough else NAN
     values |= _told_apart("cia_zero_auc", ins, zero)
     for name, others in (("cia_epsilon", outs), ("cia_zero_epsilon", zero)):
-        values |= dict.fromkeys((name, f"{name}_certified", f"{name}_low", f"{name}_high"), NAN)
+        names = [name + end for end in ("", "_null", "_certified", "_low", "_high")]
+        values |= dict.fromkeys(names, NAN)
         if enough:
-            estimate = paired.epsilon(ins, others)
-            epsilons = estimate.epsilon, paired.certified_epsilon(ins, others), estimate.low, estimate.high
-            names = (name, f"{name}_certified", f"{name}_low", f"{name}_high")
+            estimate, chance = paired.epsilon(ins, others), paired.null_epsilon(ins, others)
+            epsilons = estimate.epsilon, chance, paired.certified_epsilon(ins, others), estimate.low, estimate.high
             values |= {key: v for key, v in zip(names, epsilons, strict=True) if np.isfinite(v)}
     values |= _told_apart("cia_auc_nobody", control["in"], control["stand_in"]) | {"cia_pairs": float(len(ins))}
     return {name: v for name, v in values.items() if config.interval or not name.endswith(("_low", "_high"))}

@@ -13,8 +13,9 @@ it for servers that are not trusted). How well it does is measured by an oracle 
 with ``signal: oracle`` of shadow_mia. On a model that i did not train it has no members of its own, so its threshold
 is carried over from the model that it did train, and nothing is fitted there.
 
-By chance the mean is 0.5. The worst attacker is chosen by the result: ``client_mia_worst_attacker_null`` is the accuracy of
-the best one if it is exchanged which examples of a label were trained on (`attacks.metrics.client_auc.worst_by_chance`).
+By chance is what would be measured if it was exchanged which examples of a label were trained on
+(`attacks.metrics.client_auc.successes_by_chance`): 0.5 on average if losses do not follow labels, and more for the worst
+attacker, who is chosen by the result.
 
 Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
 loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a
@@ -25,6 +26,7 @@ since, and a client attacks as soon as it has trained a model itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -35,7 +37,7 @@ from algorithms.interfaces import Problems, Run
 from attacks._queries import draw_queries, held_out_sizes, set_aside, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import membership
-from attacks.metrics.client_auc import MEASURED, Successes, successes, worst_by_chance
+from attacks.metrics.client_auc import MEASURED, Successes, successes, successes_by_chance
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
@@ -50,17 +52,29 @@ PAPERS = {"Yeom 2018": "https://arxiv.org/abs/1709.01604"}
 FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
 RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
 METRICS = (
-    Metric("client_mia_accuracy", MEMBERSHIP, "client's MIA accuracy, mean attacker and model", "lower", chance=0.5),
+    Metric(
+        "client_mia_accuracy",
+        MEMBERSHIP,
+        "client's MIA accuracy, mean attacker and model",
+        "lower",
+        chance="client_mia_accuracy_null",
+    ),
     Metric(
         "client_mia_auc",
         MEMBERSHIP,
         "client's MIA AUC, mean attacker and model",
         "lower",
-        chance=0.5,
+        chance="client_mia_auc_null",
         table=Column(5, "client's\nMIA AUC"),
         reading="client's MIA: a client attacks the examples of others; mean over attackers and models",
     ),
-    Metric("client_mia_auc_worst", MEMBERSHIP, "client's MIA AUC, worst model", "lower"),
+    Metric(
+        "client_mia_auc_worst",
+        MEMBERSHIP,
+        "client's MIA AUC, worst model",
+        "lower",
+        chance="client_mia_auc_worst_null",
+    ),
     Metric(
         "client_mia_worst_attacker",
         MEMBERSHIP,
@@ -123,25 +137,27 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     of_published = successes(scores, others & published, member) if published.any() else success
     risks = np.full(data.clients, NAN)
     risks[who] = of_published.by_attacker["balanced_accuracy"]
-    accuracies, null = (
-        success.by_attacker["balanced_accuracy"],
-        worst_by_chance(scores, reported, member, labels, exchanging),
-    )
+    accuracies = success.by_attacker["balanced_accuracy"]
+    chance = successes_by_chance(scores, reported, member, labels, exchanging)
+    null = float(chance["worst"].mean())
     worst = None if np.isnan(accuracies).all() else int(np.nanargmax(accuracies))  # of equals the first
-    measures = _mean_rows("client_mia", success)
+    measures = _mean_rows("client_mia", success, chance)
     trained = np.isin(who, model.cluster.clients)
     for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
         of_part = successes(scores[part], reported[part], member)
         if not np.isnan(of_part.by_attacker["auc"]).all():
-            measures += _mean_rows(subject, of_part)
+            by_chance = successes_by_chance(scores[part], reported[part], member, labels, exchanging)
+            measures += _mean_rows(subject, of_part, by_chance)
     if worst is not None:  # the interval does not know that it was chosen
         of_worst = Success.of(scores[worst, reported[worst]], member[reported[worst]], resampling)
-        chance, subject = {"balanced_accuracy": null, "auc": NAN}, "client_mia, worst attacker"
-        measures += [Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], chance[n]) for n in MEASURED]
+        nulls, subject = {"balanced_accuracy": null, "auc": NAN}, "client_mia, worst attacker"
+        measures += [Measure(subject, n, of_worst.values[n], *of_worst.ranges[n], nulls[n]) for n in MEASURED]
     highest = NAN if worst is None else float(accuracies[worst])
-    metrics = {"client_mia_accuracy": success.mean["balanced_accuracy"][0], "client_mia_auc": success.mean["auc"][0]}
+    names = {"client_mia_accuracy": "balanced_accuracy", "client_mia_auc": "auc"}
+    metrics = {name: success.mean[measured][0] for name, measured in names.items()}
     metrics |= {"client_mia_worst_attacker": highest, "client_mia_worst_attacker_null": null}
-    return Audit(None, tuple(measures), metrics=metrics, own_risks=risks)
+    drawn = {name: chance[measured] for name, measured in names.items()}
+    return Audit(None, tuple(measures), metrics=metrics, by_chance=drawn, own_risks=risks)
 
 
 def learned_thresholds(config: Config, model: AttackedModel, client: int) -> Doubles:
@@ -175,9 +191,9 @@ def teaching_set(config: Config, data: Federation, client: int, stream: Stream) 
     return examples, np.arange(len(examples)) < len(members)
 
 
-def _mean_rows(subject: str, success: Successes) -> list[Measure]:
+def _mean_rows(subject: str, success: Successes, chance: Mapping[str, Doubles]) -> list[Measure]:
     """Return the mean over attackers, with its interval over examples, and how many attackers it is over."""
-    rows = [Measure(subject, name, *success.mean[name], chance=membership.CHANCE[name]) for name in MEASURED]
+    rows = [Measure(subject, name, *success.mean[name], chance=float(chance[name].mean())) for name in MEASURED]
     valid = ~np.isnan(success.by_attacker["auc"])
     sizes = {"members": success.members[valid], "nonmembers": success.nonmembers[valid]}
     means = {side: float(np.mean(size)) if len(size) else NAN for side, size in sizes.items()}

@@ -50,7 +50,7 @@ from attacks._shadows import shadow_jobs as shadow_jobs
 from attacks._shadows import train_shadow as train_shadow
 from attacks.interfaces import AttackedModel, Audit, Measure, Scores
 from attacks.metrics import membership
-from attacks.metrics.client_risk import Attacked, aucs_by_chance
+from attacks.metrics.client_risk import Attacked, successes_by_chance
 from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
@@ -87,10 +87,9 @@ METRICS = (
         MEMBERSHIP,
         "TPR at 1 % FPR, worst model",
         "lower",
-        chance="mia_tpr_at_1_fpr_null_worst",
+        chance="mia_tpr_at_1_fpr_worst_null",
         table=Column(AFTER_RISK, "TPR at\n1 % FPR"),
     ),
-    Metric("mia_tpr_at_1_fpr_null_worst", MEMBERSHIP, "TPR at 1 % FPR by chance, model with the highest"),
 )
 ALONE = read_when(shadow_training="accuracy")
 
@@ -220,8 +219,6 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         published = pool_outputs(probes)
     if published is not None:
         risk = membership.measure(fitted[chosen](published), published.member)["balanced_accuracy"]
-    rate = values["tpr_at_1_fpr"]
-    null = NAN if np.isnan(rate) else membership.tpr_by_chance(successes[chosen].nonmembers, 0.01)
     reported = Attacked(scores[chosen][present], target.member, answers.client[present], target.labels)
     exchanging = np.random.default_rng(model.cluster.number)  # in all rounds the same, so that they can be compared
     return Audit(
@@ -235,8 +232,8 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             label=np.tile(answers.outputs.labels, len(scores)),
             score=np.concatenate(list(scores.values())),
         ),
-        metrics={"mia_auc": values["auc"], "mia_tpr_at_1_fpr": rate, "mia_tpr_at_1_fpr_null": null},
-        by_chance={"mia_auc": aucs_by_chance(reported, exchanging)},
+        metrics={f"mia_{name}": values[name] for name in ("auc", "tpr_at_1_fpr")},
+        by_chance={f"mia_{name}": draws for name, draws in successes_by_chance(reported, exchanging).items()},
         measured_risk=measured,
         chosen=chosen,
     )

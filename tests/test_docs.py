@@ -106,6 +106,7 @@ def test_every_field_that_the_pages_name_is_one() -> None:
     known = {f"resources.{name}" for name in Resources.model_fields}
     known |= {f"curvature.{name}" for name in CurvatureConfig.model_fields}
     for slot in SLOTS:
+        known.add(slot.key)
         for name, module in components(slot.folder).items():
             above = f"{slot.key}.{name}" if slot.many else slot.key
             known |= {f"{above}.{field}" for field in [*module.Config.model_fields, "name"]}

@@ -130,16 +130,6 @@ def agreement(lambda_: Doubles, trace: Doubles, halves: Doubles | None, config: 
     return {name: value for name, value in correlations.items() if not math.isnan(value)}
 
 
-def over_everything(lambda_: Doubles, trace: Doubles) -> dict[str, float]:
-    """Compute ``rho_spearman_all``, the agreement over the clients of all rounds, as the paper prints it (App. C.4).
-
-    It says little of rho, which compares clients of one round: both curvatures change from round to round, and that alone
-    makes them agree. Empty if it is not defined.
-    """
-    correlation = rank_agreement(lambda_, trace)
-    return {} if math.isnan(correlation) else {POOLED: correlation}
-
-
 def over_rounds(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Average the correlations over the rounds that have them; the reliability is stepped up from the mean of the halves'.
 

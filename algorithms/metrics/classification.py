@@ -1,4 +1,4 @@
-"""Metrics of a classifier: losses, macro F1 and precision, the micro-averaged ROC curve, and what a search is told."""
+"""Metrics of a classifier: losses, macro F1 and precision, and what a search is told."""
 
 from __future__ import annotations
 
@@ -35,24 +35,6 @@ def macro_f1_precision(predicted: Ints, labels: Ints, classes: int) -> tuple[flo
     f1 = 2 * hits[present] / (predictions + occurrences)[present]
     precision = hits[present] / np.maximum(predictions[present], 1)
     return float(f1.mean()), float(precision.mean())
-
-
-def micro_roc(logits: Floats, labels: Ints) -> tuple[Doubles, Doubles]:
-    """Compute the ROC curve of all one-vs-rest decisions together: false and true positive rates, [points] each.
-
-    Every pair of example and class is one decision, scored by the class's softmax probability, from ``logits`` [n, classes].
-    Points on a straight line between their neighbors are left out.
-    """
-    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    scores = (shifted / shifted.sum(axis=1, keepdims=True)).ravel()
-    positive = (np.arange(logits.shape[1]) == labels[:, None]).ravel()
-    order = np.argsort(-scores, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)  # decisions of equal score fall together
-    true = np.concatenate([[0], np.cumsum(positive[order])[last]])
-    false = np.concatenate([[0], last + 1 - true[1:]])
-    bends = np.ones(len(true), bool)
-    bends[1:-1] = np.diff(true)[:-1] * np.diff(false)[1:] != np.diff(true)[1:] * np.diff(false)[:-1]
-    return false[bends] / max(1, false[-1]), true[bends] / max(1, true[-1])
 
 
 def cross_entropies(logits: Floats, y: Ints) -> Doubles:

@@ -26,7 +26,7 @@ UNLIMITED = (-INFINITY, INFINITY)
 # Units of numbers that are not negative. (A gap in nats or a difference without a unit can be.)
 COUNTS = ("clients", "federations", "round", "seconds")
 # What names say of a number: a difference can be negative; the others lie between 0 and 1, or are not negative.
-DIFFERENCES = ("_gap", "_signed", "_difference")
+DIFFERENCES = ("_gap", "_signed", "_difference", "_gain", "_leak")
 SHARES = ("fi", "sen")
 MAGNITUDES = ("cov", "epsilon", "mad", "norm", "distance", "loss", "delta", "step", "noise")
 DECIMALS = Context(prec=400)  # digits enough for every float

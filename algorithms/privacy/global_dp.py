@@ -50,7 +50,7 @@ from datasets.components import inherited, read_when
 NEEDS, NOISY = "mean", True
 LABEL, COLOR, METRICS = "global-DP", 0, _server_noise.METRICS
 AGAINST = "whoever sees the models that are sent"
-GUARANTEE = "(epsilon, delta) of a client, under secret noise and a trusted server"
+GUARANTEE = "client-level (epsilon, delta)-DP, under secret noise and a trusted server"
 COST = "noise of z C / n in every parameter, a round"
 PAPERS = {"McMahan 2018": "https://arxiv.org/abs/1710.06963"}
 MOST_NOISE = 1e6  # the largest noise multiplier

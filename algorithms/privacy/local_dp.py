@@ -52,7 +52,7 @@ from algorithms.privacy import _server_noise
 NEEDS, PRIVATE_UPDATES = "mean", True
 LABEL, COLOR = "local-DP", 4
 AGAINST = "everybody, the server that sees every update included"
-GUARANTEE = "(epsilon, delta) of a client, under secret noise"
+GUARANTEE = "client-level (epsilon, delta)-DP, under secret noise"
 COST = "noise of z sqrt(d / n) clips in the mean: epsilons of hundreds where nets learn"
 PAPERS = {"Gaussian mechanism, exact": "https://arxiv.org/abs/1805.06530"}
 MEASURED = {"epsilon", "epsilon_search", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 PRIVATE_STEPS = True
 LABEL = "DP-SGD"
 AGAINST = "whoever sees the models, a client's own included"
-GUARANTEE = "(epsilon, delta) of an example, under secret noise"
+GUARANTEE = "example-level (epsilon, delta)-DP, under secret noise"
 COST = "noise of z C / L in every step; gradients of single examples"
 PAPERS = {"Abadi 2016": "https://arxiv.org/abs/1607.00133"}
 READING = "epsilon example: for one example and one model at delta {delta_example}"

@@ -232,22 +232,34 @@ def successes(scores: Doubles, queries: Bools, member: Bools) -> Successes:
     return Successes(by_attacker, mean, members.astype(np.float64), nonmembers.astype(np.float64))
 
 
-def worst_by_chance(scores: Doubles, queries: Bools, member: Bools, labels: Ints, rng: np.random.Generator) -> float:
-    """Compute the expected largest balanced accuracy of an attacker by chance; NaN if none has a success.
+def successes_by_chance(
+    scores: Doubles, queries: Bools, member: Bools, labels: Ints, rng: np.random.Generator
+) -> dict[str, Doubles]:
+    """Compute what attackers find by chance: of each of `MEASURED` the mean over attackers, and the ``worst`` accuracy.
 
-    Which examples of a label [n] were trained on is exchanged, for all attackers alike: they ask about the same examples, and
-    are wrong about the same ones. The rest is as in `successes`.
+    Which examples of a label [n] were trained on is exchanged `EXCHANGES` times, for all attackers alike: they ask about the
+    same examples, and are wrong about the same ones. The rest is as in `successes`. Each is [exchanges], NaN where no
+    attacker has a success.
     """
-    asked, said = queries.astype(np.float64), (queries & (scores >= 0)).astype(np.float64)
     trained = member[disparity.exchanged(labels, EXCHANGES, rng)].T.astype(np.float64)  # [n, exchanges]
-    inside, found = asked @ trained, said @ trained
-    outside, wrong = asked.sum(axis=1, keepdims=True) - inside, said.sum(axis=1, keepdims=True) - found
+    ranks = np.zeros(scores.shape)
+    for i, asked in enumerate(queries):
+        ranks[i, asked] = membership.ranks(scores[i, asked])
+    said = queries & (scores >= 0)
+    inside, found, above = (np.asarray(part, np.float64) @ trained for part in (queries, said, ranks))
+    outside, wrong = (part.sum(axis=1, keepdims=True) - true for part, true in ((queries, inside), (said, found)))
     unknown = np.isnan(np.where(queries, scores, 0)).any(axis=1) | ~(queries & member).any(axis=1)
     few = (queries & ~member).sum(axis=1) < FEWEST_NONMEMBERS
     valid = (inside > 0) & (outside > 0) & ~(unknown | few)[:, None]
-    accuracy = (found / np.maximum(inside, 1) + 1 - wrong / np.maximum(outside, 1)) / 2
+    inside, outside, known = np.maximum(inside, 1), np.maximum(outside, 1), valid.sum(axis=0)
+    accuracy = (found / inside + 1 - wrong / outside) / 2
+    auc = (above - inside * (inside + 1) / 2) / (inside * outside)
     worst = accuracy.max(axis=0, where=valid, initial=-np.inf)
-    return float(worst.mean()) if np.isfinite(worst).all() else NAN
+    means = {
+        key: part.sum(axis=0, where=valid) / np.maximum(known, 1)
+        for key, part in zip(MEASURED, (accuracy, auc), strict=True)
+    }
+    return {key: np.where(known > 0, draws, NAN) for key, draws in (means | {"worst": worst}).items()}
 
 
 def _with_interval(share: Doubles, success: Doubles, member: Bools, weight: float) -> tuple[float, float, float]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from algorithms.core.messages import Doubles, Ints
+from attacks.metrics import membership
 from attacks.metrics.disparity import exchanged
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, balanced_accuracy
 
@@ -64,14 +65,12 @@ class Attacked:
 class ClientRisks:
     """The attack's rates on the examples of each client, [clients] each; NaN where nothing was measured.
 
-    ``tnr`` is of the ``nonmembers`` that look like the client's examples or, if they are fewer than ten, like its
+    ``tnr`` is of the non-members that look like the client's examples or, if they are fewer than ten, like its
     peers'.
     """
 
     tpr: Doubles
     tnr: Doubles
-    members: Ints
-    nonmembers: Ints
 
     @property
     def risk(self) -> Doubles:
@@ -92,7 +91,7 @@ def client_risks(attacked: Attacked, peers: Ints) -> ClientRisks:
     rejected = np.where(few, np.bincount(place, rejected)[place], rejected)
     nonmembers = np.where(few, np.bincount(place, nonmembers)[place].astype(np.int64), nonmembers)
     tnr = np.where(nonmembers < FEWEST_NONMEMBERS, NAN, _share(rejected, nonmembers))
-    return ClientRisks(_share(count(positive & member), members), tnr, members, nonmembers)
+    return ClientRisks(_share(count(positive & member), members), tnr)
 
 
 def _share(part: Ints, whole: Ints) -> Doubles:
@@ -187,13 +186,21 @@ def _log_choose(n: int, k: ArrayLike) -> Doubles:
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
-def aucs_by_chance(attacked: Attacked, rng: np.random.Generator) -> Doubles:
-    """Compute the AUC in each of `EXCHANGES` exchanges of who is a member among the examples of a label, [exchanges].
+def successes_by_chance(attacked: Attacked, rng: np.random.Generator) -> dict[str, Doubles]:
+    """Compute AUC and TPR at 1 % FPR in each of `EXCHANGES` exchanges of who is a member among a label's examples.
 
-    Its mean is 0.5 where members and non-members have the same labels, or scores do not follow them.
+    The mean AUC is 0.5 where members and non-members have the same labels, or scores do not follow them. Each is
+    [exchanges], NaN where `membership.measure` has none.
     """
-    _, place, counts = np.unique(attacked.score, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal scores share theirs
     members = attacked.member[exchanged(attacked.label, EXCHANGES, rng)]
-    m, n = attacked.member.sum(), (~attacked.member).sum()
-    return np.asarray((members @ ranks - m * (m + 1) / 2) / (m * n)) if min(m, n) else np.full(EXCHANGES, NAN)
+    m, n = int(attacked.member.sum()), int((~attacked.member).sum())
+    aucs = rates = np.full(EXCHANGES, NAN)
+    if min(m, n):
+        aucs = (members @ membership.ranks(attacked.score) - m * (m + 1) / 2) / (m * n)
+    if m and n >= membership.NONMEMBERS_AT_1_FPR:
+        order = np.argsort(-attacked.score, kind="stable")
+        passed = np.flatnonzero(np.append(np.diff(attacked.score[order]) != 0, True))  # equal scores pass together
+        hits = members[:, order].cumsum(axis=1)[:, passed]
+        allowed = (passed + 1 - hits) / n <= membership.LIMITS["tpr_at_1_fpr"]
+        rates = (hits * allowed).max(axis=1) / m
+    return {"auc": np.asarray(aucs), "tpr_at_1_fpr": np.asarray(rates)}

@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.auditing import bounds
-from algorithms.auditing.epsilon import DELTA, Estimate, estimate_of_auc
+from algorithms.auditing.epsilon import DELTA, Estimate, epsilons_gdp, estimate_of_auc
 from attacks.metrics.disparity import Z95
 
 Doubles = NDArray[np.float64]
 NAN = float("nan")
 FEWEST = 8  # pairs; the coverage of the interval was simulated for no fewer
+FEWEST_CERTIFYING = 4  # pairs; with fewer, one of the halves has no two pairs to compare
 BISECTIONS = 60
 
 
@@ -128,9 +129,9 @@ def score_interval(area: float, k: int) -> tuple[float, float]:
 def balanced_accuracy(ins: Doubles, outs: Doubles) -> float:
     """Return the balanced accuracy on every second pair, with a threshold and a direction chosen on the others.
 
-    It is NaN for fewer than 4 pairs, where one of the halves has no two pairs to compare.
+    It is NaN for fewer than `FEWEST_CERTIFYING` pairs.
     """
-    if len(ins) < 4:
+    if len(ins) < FEWEST_CERTIFYING:
         return NAN
     sign, threshold = _decision(ins[::2], outs[::2])
     return float(((sign * ins[1::2] >= threshold).mean() + (sign * outs[1::2] < threshold).mean()) / 2)
@@ -178,13 +179,23 @@ def epsilon(ins: Doubles, outs: Doubles) -> Estimate:
     return estimate_of_auc(auc(ins, outs), low, high, comparisons=k * (k - 1), either_way=True)
 
 
+def null_epsilon(ins: Doubles, outs: Doubles) -> float:
+    """Return the mean of `epsilon`, which cannot be negative, under random swaps within pairs."""
+    from scipy.special import ndtri
+
+    values, law, _ = swap_law(ins, outs)
+    possible, k = law > 0, len(ins)
+    areas = np.minimum(0.5 + np.abs(values[possible]), 1 - 0.5 / (k * (k - 1)))
+    return float(epsilons_gdp(sqrt(2) * ndtri(areas), DELTA) @ law[possible])
+
+
 def certified_epsilon(ins: Doubles, outs: Doubles) -> float:
     """Compute the epsilon at delta 1e-5 that the pairs certify at 95 %, whatever the scores' distribution.
 
     Threshold and direction are chosen on every second pair, and errors are counted on the others, so that no more than
-    `most_epsilon` of half the pairs can be certified. It is NaN for fewer than 4 pairs.
+    `most_epsilon` of half the pairs can be certified. It is NaN for fewer than `FEWEST_CERTIFYING` pairs.
     """
-    if len(ins) < 4:
+    if len(ins) < FEWEST_CERTIFYING:
         return NAN
     sign, threshold = _decision(ins[::2], outs[::2])
     below = np.nextafter(threshold, -np.inf)

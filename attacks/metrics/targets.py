@@ -15,12 +15,12 @@ is c times what independent pairs would give (Hoeffding 1948), and k = 1 + the c
 a reference and j with i. To first order in centered signals f that is, summed over examples, (f_i,in - f_i,out) times
 f_j,in - f_j,out (LiRA: correlation 1), f_j,in + f_j,out (BASE: 0), or f_j,out (PMIA: 1 / 2, from s^4 of 2 s^4 for a
 variance of s^2, at most: the proxies of PMIA add a term of order 1, which outweighs it with many replicas; the
-strongest of several asks about three pairs). If examples do differ by membership, this matters less, and intervals are
-up to 1.5 times too wide, as they are for the loss, which has no references. Share of intervals that held the mean over
-other halves and other noise, simulated with 80 examples, 8 and 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and
-BaVarIA 0.93 to 0.99, BASE and the loss 0.98 to 1; without c, LiRA's 0.80 to 0.94
-(``tests/attacks/test_attacks_calibrated.py``). The examples are taken as they are: other examples would give other
-values.
+strongest of several is as its parts are, because hardly a single example decides which one that is). If examples do
+differ by membership, this matters less, and intervals are up to 1.5 times too wide, as they are for the loss, which has
+no references. Share of intervals that held the mean over other halves and other noise, simulated with 80 examples, 8 and
+16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA 0.93 to 0.99, BASE and the loss 0.98 to 1; without c,
+LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``). The examples are taken as they are: other examples
+would give other values.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def listing(name: str | None) -> str:
 
 
 TABLES = {
-    "attacks": ("attack", "asks", "attacker", "`server_sees`, at least", "papers"),
+    "attacks": ("attack", "asks", "attacker", "needs to see", "papers"),
     "defenses": ("defense", "against", "guarantee", "cost", "papers"),
 }
 

@@ -1,8 +1,9 @@
 """Published numbers beside what was measured of them: in one sweep, and in all trials at hand.
 
 A number is measured *at the paper's size* if clients, examples, rounds and epochs of the trials are those of the paper,
-and *shortened* otherwise. If several readings were measured, the one counts that is at the paper's size, then that with
-most partitions, then that with the fewest fields that differ from the paper.
+and *shortened* otherwise, also where one setting stands for an average over several. If several readings were measured,
+the one counts that is at the paper's size, then that with most partitions, then that with the fewest fields that differ
+from the paper.
 
 A `Record` is a number as printed, a `Counterpart` the same quantity in our words. It follows from the tables in
 ``papers/<paper>.yaml``. A table is a mapping from patterns to entries. Each pattern is searched in the record's words,
@@ -270,7 +271,9 @@ def _measured(
     most = max(map(len, partitions.values())) if printed.over else 1
     means = [math.fsum(values) / len(values) for values in partitions.values() if len(values) >= most]
     differs = _apart(printed, trials[0])
-    level = SHORTENED if set(differs) & set(SIZE) else ONE_PARTITION if len(means) == 1 else FULL
+    if printed.over and not any(key.startswith(f"{printed.over}.") for key in differing(trials)):
+        differs[printed.over] = "one instead of several"
+    level = SHORTENED if set(differs) & {*SIZE, printed.over} else ONE_PARTITION if len(means) == 1 else FULL
     dealt = VARIED if len(means) > 1 else FIXED
     if len(trials) > 1 and DEAL in trials[0].run and printed.context.get(DEAL, dealt) != dealt:
         differs[DEAL] = f"{dealt} instead of {printed.context[DEAL]}"

@@ -14,6 +14,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import NormalDist
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
@@ -35,7 +36,7 @@ NAMED = 3  # methods that the headline names, and clients
 MOST = 6  # sentences of one kind
 REACH = NormalDist().inv_cdf(0.975)  # half a normal interval, in standard deviations
 PUBLISHED = "risk"  # the attack whose rows repeat those of the attack that counts
-# Where the mean over runs is, beside the value by chance, with Holm's correction over the settings of the sentence.
+# Where the mean over runs is, beside the value by chance.
 SIDES = {
     "above": "significantly above guessing",
     "around": "not significantly different from guessing",
@@ -110,54 +111,63 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
     if risk is None:
         return _without_attack(results)
     compared = _compared([test for test in paired if test.metric == risk.name], risk.name)
-    return f"{_found(results, risk.settings, risk.name)}; {compared}."
+    sides = _sides(_beyond_chance(results, risk.settings, risk.name))
+    return f"{_found(results, risk.settings, risk.name, sides)}; {compared}."
 
 
-def _found(results: Results, settings: Sequence[Setting], name: str) -> str:
+def _found(results: Results, settings: Sequence[Setting], name: str, sides: Sequence[str]) -> str:
     """What an attack finds in these settings, what that is by chance, and in how many it is significantly more or less."""
     declared, label = metric(name).risk, context.capital(metric(name).label)
     words = declared.words if declared and declared.words else f"{label}:"
     chances = {number(value, 3) for cell in settings if (value := context.chance_of(cell, name)) is not None}
     by_chance = f" (by chance {' to '.join(dict.fromkeys((min(chances), max(chances))))})" if chances else ""
-    sides = Counter(
-        side
-        for setting, side in zip(settings, _sides(results, settings, name), strict=True)
-        if side and setting.estimate(name).n >= FEWEST
+    counts = Counter(
+        side for setting, side in zip(settings, sides, strict=True) if side and setting.estimate(name).n >= FEWEST
     )
     several = f" of {len(settings)} settings" if len(settings) > 1 else ""
-    verdict = "".join(f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in sides.items())
+    verdict = "".join(f", {SIDES[side]}{f' in {n}{several}' if several else ''}" for side, n in counts.items())
     return f"{words} {_ends(results, settings, name)}{by_chance}{verdict}"
 
 
 def _other_attacks(results: Results, risk: HeadlineRisk | None) -> list[str]:
-    """A sentence for each other kind of attack that is significantly above chance in a setting of the baseline."""
+    """A sentence for each other kind of attack that is significantly above chance in a setting of the baseline.
+
+    Holm's correction is over all of these kinds in all settings, because those that find nothing are not mentioned.
+    """
     if risk is None:
         return []
     names = [context.stated_risk(results, entry.name) for entry in context.first_risks(results)]
     others = [(baseline_settings(results, name), name) for name in names if name != risk.name]
-    return [f"{_found(results, *pair)}." for pair in others if "above" in _sides(results, *pair)]
+    sides = iter(_sides([gap for pair in others for gap in _beyond_chance(results, *pair)]))
+    sided = [(*pair, list(islice(sides, len(pair[0])))) for pair in others]
+    return [f"{_found(results, *one)}." for one in sided if "above" in one[-1]]
 
 
-def _sides(results: Results, settings: Sequence[Setting], name: str) -> list[str]:
-    """On which side of the value by chance each setting is, one of `SIDES`, after Holm's correction over the settings.
+def _beyond_chance(results: Results, settings: Sequence[Setting], name: str) -> list[tuple[float, float]]:
+    """By how much each setting's runs are above their values by chance, added up, and the p value of no difference.
 
-    By the paired test over runs or, of a single run, by the interval within it, as if it were normal; empty if there
-    is neither.
+    By the paired test over runs or, of a single run, by the interval within it, as if it were normal; NaN if there is
+    neither.
     """
-    gaps, p_values = list[float](), list[float]()
+    found = list[tuple[float, float]]()
     for setting in settings:
         chance, values, source = context.chance_of(setting, name), setting.measured(name), metric(name).chance
         chances = setting.measured(source) if isinstance(source, str) else []  # of the same runs, where all have one
         chances = chances if len(chances) == len(values) else [NAN if chance is None else chance] * len(values)
         above = [value - by_chance for value, by_chance in zip(values, chances, strict=True)]
-        gaps.append(sum(above))
-        p_values.append(paired_test(above))
+        p = paired_test(above)
         if len(above) == 1 and (ends := _interval_within(results, setting.finished, name)):
             half = values[0] - ends[0] if above[0] > 0 else ends[1] - values[0]
-            p_values[-1] = 2 * NormalDist().cdf(-REACH * abs(above[0]) / max(half, ROUNDING))
+            p = 2 * NormalDist().cdf(-REACH * abs(above[0]) / max(half, ROUNDING))
+        found.append((sum(above), p))
+    return found
+
+
+def _sides(family: Sequence[tuple[float, float]]) -> list[str]:
+    """On which side of chance each of a family of `_beyond_chance` is, one of `SIDES`, after Holm's correction; or empty."""
     return [
         "" if math.isnan(p) else "around" if p >= SIGNIFICANT else "above" if gap > 0 else "below"
-        for gap, p in zip(gaps, holm(p_values), strict=True)
+        for (gap, _), p in zip(family, holm([p for _, p in family]), strict=True)
     ]
 
 

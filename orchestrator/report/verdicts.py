@@ -13,7 +13,8 @@ the claims of a paper in one reading of each field (those without readings count
 6. else inconclusive.
 
 A claim that two methods do not differ, that one is not below the other, or that a value is the printed one, is supported if
-the one-sided tests say so, and contradicted if the effect is beyond the margin. In steps 2 to 4 half of the interval must not
+the one-sided tests say so, and contradicted if the effect is beyond the margin; a value is not reproduced if it is not shown
+to be within the margin and the printed one is outside the interval. In steps 2 to 4 half of the interval must not
 be wider than the margin, unless all of it lies beyond. A claim with several parts is supported, or contradicted, in part if
 some are and the others are not, or were not tested; contradicted in part where one is reversed and another is supported.
 """
@@ -161,14 +162,17 @@ def decide(effect: Effect, p_difference: float, p_equivalence: float, p_printed:
     precise = half <= effect.margin or abs(mean) - half > effect.margin
     gain, printed = effect.side * mean, effect.side * effect.printed
     differs, alike = p_difference < SIGNIFICANT, p_equivalence < SIGNIFICANT
+    if effect.target and not alike:
+        return OTHER_VALUE if differs or p_printed < SIGNIFICANT else INCONCLUSIVE
     if effect.side == 0 and (alike or differs):
-        return SUPPORTED if alike else OTHER_VALUE if effect.target else BEYOND
+        return SUPPORTED if alike else BEYOND
     if precise and alike:
         small = differs and gain > 0
         return SUPPORTED if small and printed <= effect.margin else TINY if small else NO_EFFECT
     if precise and differs:
         return REVERSED if gain < 0 else SMALLER if gain + half < printed - effect.margin else SUPPORTED
-    return CONTRADICTED if p_printed < SIGNIFICANT else INCONCLUSIVE
+    beyond = differs and gain > printed > 0  # larger than printed is not against the claim
+    return CONTRADICTED if p_printed < SIGNIFICANT and not beyond else INCONCLUSIVE
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
 from attacks.metrics import client_risk, intervals
 from attacks.metrics.client_risk import Attacked
-from attacks.metrics.membership import losses
+from attacks.metrics.membership import auc, losses, probabilities
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.saved import RunState
@@ -178,10 +178,9 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
 
 def of_last_round(shot: Snapshot, rng: np.random.Generator) -> dict[str, float]:
     """Return the AUC (micro-averaged, one-vs-rest) on the server's test examples, and the fairness of two groups by chance."""
-    from scipy.integrate import trapezoid
-
-    false, true = classification.micro_roc(shot.logits[shot.judged], shot.data.test.y[shot.judged])
-    row = {"auc_micro": float(trapezoid(true, false))}
+    logits, y = shot.logits[shot.judged], shot.data.test.y[shot.judged]
+    decided = np.arange(logits.shape[1]) == y[:, None]  # each pair of example and class, by the class's probability
+    row = {"auc_micro": auc(probabilities(logits).ravel(), decided.ravel())}
     if shot.two_groups:
         owner = shot.data.test_owner[shot.test_group >= 0]
         row |= fairness.fairness_null(*_predictions_by_group(shot), owner, rng)
@@ -322,7 +321,8 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
         defined = [value for value in values.values() if not math.isnan(value)] or [math.nan]
         row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
         row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
-    for metric, drawn in by_chance.items():
+    for metric, draws_of_models in by_chance.items():
+        drawn = [draws for draws in draws_of_models if not np.isnan(draws).any()] or draws_of_models
         row |= {f"{metric}_null": float(np.mean(drawn)), f"{metric}_worst_null": float(np.max(drawn, axis=0).mean())}
     return row
 
@@ -367,10 +367,15 @@ def final_metrics(run: Run, outcome: Outcome) -> dict[str, Any]:
 
 
 def curvature_metrics(clients: pa.Table) -> dict[str, float]:
-    """Return the agreement of the two curvatures over all rows of ``clients.parquet``; empty if they were not measured."""
+    """Return ``rho_spearman_all``, the agreement of the curvatures in all rows of ``clients.parquet`` (FinP, App. C.4).
+
+    It says little of rho, which compares clients of one round: both curvatures change from round to round, and that alone
+    makes them agree. Empty if they were not measured or it is not defined.
+    """
     names = [name for name in ("lambda_max", "hessian_trace") if name in clients.column_names]
     columns = [clients[name].to_numpy().astype(np.float64) for name in names]
-    return ranking.over_everything(*columns) if len(columns) == 2 else {}
+    correlation = ranking.rank_agreement(*columns) if len(columns) == 2 else NAN
+    return {} if math.isnan(correlation) else {ranking.POOLED: correlation}
 
 
 def score_columns(findings: Findings, names: list[str]) -> dict[str, Any]:

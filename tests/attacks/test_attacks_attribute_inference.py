@@ -75,6 +75,8 @@ def test_a_model_that_answers_all_rows_alike_leaks_nothing_at_all():
         leak = measured(found, name, "leak")
         assert leak.value == 0 and leak.low < 0 < leak.high
         assert measured(found, name, "accuracy").value == value(found, "imputation", "accuracy").value
+        correlation = measured(found, name, "mcc")
+        assert correlation.value == correlation.chance == found.metrics["attribute_imputation_mcc"] > 0
     assert found.metrics["attribute_leak"] == 0 and found.metrics["attribute_imputation"] > 0.4
 
 
@@ -189,7 +191,7 @@ def test_the_correlation_of_guesses_that_know_nothing_is_covered():
     rng, covered, values = np.random.default_rng(6), [], []
     for _ in range(300):
         truth, guess = rng.choice(3, 100, p=[0.6, 0.3, 0.1]), rng.choice(3, 100, p=[0.5, 0.3, 0.2])
-        one = attribute_inference.correlation("x", truth, guess, 3, rng)
+        one = attribute_inference.correlation("x", truth, guess, 3, 0.0, rng)
         values.append(one.value)
         covered.append(one.low <= 0 <= one.high)
     print("mcc", np.mean(values).round(4), "coverage", np.mean(covered).round(3))

@@ -51,7 +51,7 @@ def test_on_a_model_that_saw_none_of_these_examples_the_attack_is_at_chance(nois
     for name in ("balanced_accuracy", "auc"):
         (row,) = [one for one in found.measures if (one.subject, one.metric) == ("client_mia", name)]
         assert row.low <= 0.5 <= row.high
-        assert row.chance == 0.5
+        assert row.chance == pytest.approx(0.5, abs=0.02)
     assert found.metrics["client_mia_worst_attacker"] < 0.65
     assert 0.5 < found.metrics["client_mia_worst_attacker_null"] < 0.65
 

@@ -30,16 +30,18 @@ def slowly(ins: np.ndarray, outs: np.ndarray) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(SCORES)
-def test_p_and_the_advantage_by_chance_are_those_of_all_swaps_one_by_one(pairs):
+def test_p_and_what_is_found_by_chance_are_those_of_all_swaps_one_by_one(pairs):
     ins, outs = columns(pairs)
-    swapped = [
-        slowly(np.where(mask, outs, ins), np.where(mask, ins, outs))
-        for mask in product([False, True], repeat=len(pairs))
-    ]
+    masks = product([False, True], repeat=len(pairs))
+    worlds = [(np.where(mask, outs, ins), np.where(mask, ins, outs)) for mask in masks]
+    swapped = [slowly(*sides) for sides in worlds]
     away = np.abs(np.array(swapped) - 0.5)
     assert paired.auc(ins, outs) == pytest.approx(slowly(ins, outs))
     assert paired.swap_p(ins, outs) == pytest.approx((away >= abs(slowly(ins, outs) - 0.5) - 1e-9).mean())
     assert paired.null_advantage(ins, outs) == pytest.approx(2 * away.mean())
+    first = dict(zip(swapped, worlds, strict=True))
+    epsilons = {area: paired.epsilon(*sides).epsilon for area, sides in first.items()}
+    assert paired.null_epsilon(ins, outs) == pytest.approx(np.mean([epsilons[area] for area in swapped]), abs=1e-6)
 
 
 @settings(max_examples=60, deadline=None)

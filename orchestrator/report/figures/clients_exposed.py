@@ -60,7 +60,7 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
     handles = [drawing.stroke(f"{group} clients", color=color, **look) for group, color in colors.items()]
     handles += drawing.chance_handles(arr, [of.name])
     if attack.worst and drawing.chances(arr.trials, attack.worst):
-        handles.append(drawing.stroke("most exposed of equally exposed clients, by chance", **WORST))
+        handles.append(drawing.stroke("most exposed client, by chance", **WORST))
     every = [frame for *_, seeds in panels for frame in seeds]
     return drawing.legend(figure, handles, _note(attack, every, alike, bool(colors)))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from algorithms.core.configs import CurvatureConfig
-from algorithms.curvature.ranking import agreement, over_everything, over_rounds, rank_agreement, relative_rank, step_up
+from algorithms.curvature.ranking import agreement, over_rounds, rank_agreement, relative_rank, step_up
 
 CONFIG = CurvatureConfig()
 curvatures = st.lists(
@@ -110,12 +110,12 @@ def test_curvatures_that_only_change_together_over_the_rounds_agree_over_everyth
     rng = np.random.default_rng(0)
     trend = np.arange(20.0)[:, None]
     lambda_, trace = trend + 0.5 * rng.normal(size=(20, 10)), trend + 0.5 * rng.normal(size=(20, 10))
-    together = over_everything(lambda_.ravel(), trace.ravel())["rho_spearman_all"]
+    together = rank_agreement(lambda_.ravel(), trace.ravel())
     assert together == pytest.approx(stats.spearmanr(lambda_.ravel(), trace.ravel()).statistic)
     assert together > 0.95
     rows = [agreement(*both, None, CONFIG) for both in zip(lambda_, trace, strict=True)]
     assert abs(over_rounds(rows)["rho_spearman"]) < 0.2
-    assert over_everything(np.ones(4), np.ones(4)) == {}
+    assert math.isnan(rank_agreement(np.ones(4), np.ones(4)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=15))

@@ -202,6 +202,8 @@ def test_an_average_over_settings_needs_all_of_them_and_other_swept_keys_give_a_
     trials = [trial(f"{r}{s}", r, s, mia_accuracy_minority=value) for (r, s), value in values.items()]
     (one,) = compare(read(*trials, declared=(RATIO,)), [AVERAGE])
     assert one.estimate.values == pytest.approx((0.5, 0.65))  # (0.6 + 0.4) / 2 and (0.8 + 0.5) / 2
+    (alone,) = compare(read(*trials[:2], declared=(RATIO,)), [AVERAGE])  # one setting is no average over settings
+    assert (alone.level, "data.split" in alone.differs, "data.split" in one.differs) == (SHORTENED, True, False)
     key = "attacks.0.nonmember_transform"
     trials = [trial(name, 0.1, mia_accuracy_minority=0.6) | {key: name} for name in ("cluster", "unrotated")]
     expected = [f"minority ratio 0.1, nonmember transform {name}" for name in ("cluster", "unrotated")]

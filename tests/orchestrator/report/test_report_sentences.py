@@ -70,7 +70,7 @@ def test_one_or_two_runs_have_no_interval_and_no_verdict(values: tuple[float, ..
 
 @pytest.mark.parametrize(("settings", "side", "told_of"), [(1, "above", True), (4, "around", False)])
 def test_guessing_is_refuted_after_holms_correction_over_the_settings(settings: int, side: str, told_of: bool) -> None:
-    """Each has p = 0.02 in the headline's attack, and an interval from 0.21 within one run of the other, which guesses 0.2."""
+    """Each has p = 0.049 in the headline's attack, and an interval from 0.21 within one run of the other, which guesses 0.2."""
     table = [
         {
             "id": f"{ratio}{seed}",
@@ -128,6 +128,20 @@ def test_an_attack_that_succeeds_beside_the_headlines_has_its_own_sentence(
     lines = [line for line in made.findings if line.startswith(words)]
     assert "Membership inference on the global model" in made.headline and len(lines) == told_of
     assert all(" ".join(estimate(source).cell(3)) in line and "(by chance 0.200)" in line for line in lines)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_attack_that_finds_nothing_counts_in_the_correction_of_one_that_does(several: bool) -> None:
+    """Alone the attack on sums has p = 0.049; beside one that is not mentioned, twice that."""
+    table = [
+        {"id": str(seed), "status": "finished", "seed": seed, "accuracy": 0.9, "mia_accuracy_global": 0.5 + seed / 100}
+        | {"sum_source": value, "sum_source_chance": 0.2}
+        | ({"cia_advantage": 0.3 + noise, "cia_advantage_null": 0.3} if several else {})
+        for seed, (value, noise) in enumerate(zip(around(0.228, 0.0, 0.01, -0.01, 0.0, 0.0), NOISE, strict=True))
+    ]
+    made = sentences_of(results(Path("made_up"), rows(table), ("seed",), {}))
+    found = [any(line.startswith(word) for line in made.findings) for word in ("Who sees sums", "Client inference")]
+    assert found == [not several, False]
 
 
 def test_groups_are_stated_for_the_baseline_in_each_setting(tmp_path: Path) -> None:

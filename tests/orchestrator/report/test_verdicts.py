@@ -56,6 +56,7 @@ def verdict_of(effect: Effect) -> str:
         ([0.0] * 4 + [0.0], 0.12, 1.0, rule.NO_EFFECT),  # one-sided 1 / 2^5
         ([0.06, -0.02, 0.03, 0.07, 0.01], -0.10, -1.0, rule.CONTRADICTED),  # 0.03 +- 0.045: zero inside, -0.10 outside
         ([0.06, -0.02, 0.03, 0.07, 0.01], 0.06, 1.0, rule.INCONCLUSIVE),
+        ([0.07, 0.13, 0.02, 0.12, 0.05], 0.01, 1.0, rule.INCONCLUSIVE),  # 0.078 +- 0.058: more than printed
         ([0.06, -0.02, 0.03, 0.07, 0.01], NAN, 1.0, rule.INCONCLUSIVE),
         # 0.85 +- 0.45: wide, but all of it lies beyond the margin; 0.50 +- 0.45 and 0.50 +- 0.47 do not, to 0.05
         ([1.21, 0.49, 1.21, 0.49, 0.85], 0.07, 1.0, rule.SUPPORTED),
@@ -92,9 +93,13 @@ def test_that_an_effect_is_not_the_printed_one_is_corrected_for_all_claims() -> 
 
 
 def test_a_value_is_compared_with_the_printed_one() -> None:
-    near, far = ((0.93, 0.94, 0.95, 0.94, 0.93), (0.73, 0.74, 0.75, 0.74, 0.73))
-    assert verdict_of(Effect(near, 0.94, 0.05, 0.0, target=0.94)) == rule.SUPPORTED
-    assert verdict_of(Effect(far, 0.94, 0.05, 0.0, target=0.94)) == rule.OTHER_VALUE
+    def verdict(printed: float, *values: float) -> str:
+        return verdict_of(Effect(values, printed, 0.05, 0.0, target=printed))
+
+    assert verdict(0.94, 0.93, 0.94, 0.95, 0.94, 0.93) == rule.SUPPORTED
+    assert verdict(0.94, 0.73, 0.74, 0.75, 0.74, 0.73) == rule.OTHER_VALUE
+    assert verdict(1.00, 0.94, 0.95, 0.96, 0.95, 0.94) == rule.OTHER_VALUE  # at the margin, and not the printed one
+    assert verdict(1.00, 0.70, 1.20, 0.80, 0.90, 1.00) == rule.INCONCLUSIVE
 
 
 def test_p_values_and_intervals_are_scipys() -> None:

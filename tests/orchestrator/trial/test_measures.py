@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
+from sklearn.metrics import roc_auc_score
 
 from algorithms.core.choices import Preferences
 from algorithms.core.messages import Weights
@@ -152,6 +154,14 @@ def test_fairness_by_chance_is_that_of_groups_of_clients():
     row = metric_rows.of_last_round(shot(), np.random.default_rng(0))
     expected = np.mean([3 / 6 - 0, 1 - 2 / 7, 3 / 7 - 0, 2 / 4 - 1 / 4])  # 0.32 with permuted examples
     assert row["demographic_parity_null"] == pytest.approx(expected, abs=0.04)
+
+
+def test_the_micro_averaged_auc_is_scikit_learns():
+    one = shot()
+    of_class = np.eye(one.data.classes)[one.data.test.y[one.judged]]
+    expected = roc_auc_score(of_class.ravel(), softmax(one.logits[one.judged].astype(float), axis=1).ravel())
+    assert metric_rows.of_last_round(one, np.random.default_rng(0))["auc_micro"] == pytest.approx(expected)
+    assert 0.5 < expected < 1
 
 
 # What does not exist
