@@ -40,6 +40,7 @@ from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import transformed
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity, membership
+from attacks.metrics.client_auc import by_chance
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from attacks.metrics.over_rounds import means_over_rounds
 from attacks.metrics.success import Success
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 KINDS = ("updates",)
 ASKS = "was this example trained on?"
 PAPERS = {"Nasr 2019": "https://arxiv.org/abs/1812.00910", "FinP": "https://arxiv.org/abs/2502.17748"}
-AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod")
+AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod", "whitebox_cov_null", "whitebox_eod_null")
 METRICS = (
     Metric(
         "whitebox_accuracy",
@@ -66,8 +67,8 @@ METRICS = (
         risk=Risk("A white-box attack tells training examples from others with accuracy", 30),
         clients=PerClient("White-box membership inference against each client, accuracy"),
     ),
-    Metric("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", ""),
-    Metric("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower"),
+    Metric("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", "", chance="whitebox_cov_null"),
+    Metric("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower", chance="whitebox_eod_null"),
 )
 
 
@@ -167,7 +168,8 @@ def cosines(network: Network, examples: Examples, updates: Floats) -> Doubles:
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Train the forest and attack every other client that took part; all metrics are NaN if the trainer did not."""
-    observed, accuracy, measures = seen.observed, np.full(seen.data.clients, np.nan), list[Measure]()
+    observed, measures = seen.observed, list[Measure]()
+    accuracy, variance = np.full((2, seen.data.clients), np.nan)
     if len(taught := observed["taught"]):
         judge = forest(config, observed["lessons"], taught, seen.stream("attack_training", config.trainer, seen.round))
         for i, client in enumerate(seen.clients):
@@ -179,11 +181,15 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
             score, rng = judge(features[there]) - 0.5, seen.stream("resampling", client, seen.round)
             success, subject = Success.of(score, member, rng), f"client_{client}"
             accuracy[client] = success.values["balanced_accuracy"]
+            sides = (success.values["tpr"], success.members), (success.values["tnr"], success.nonmembers)
+            variance[client] = sum(rate * (1 - rate) / max(size - 1, 1) for rate, size in sides) / 4
             measures += success.measures(subject) + success.epsilons(subject)
     accuracies = accuracy[~np.isnan(accuracy)]
     metrics = dict.fromkeys(AVERAGED, float("nan"))
     if len(accuracies):
-        values = accuracies.mean(), disparity.cov(accuracies), disparity.eod(accuracies)
+        apart = float(np.nanmean(variance)) ** 0.5  # of equally exposed clients
+        null = by_chance(float(accuracies.mean()), apart, len(accuracies))
+        values = accuracies.mean(), disparity.cov(accuracies), disparity.eod(accuracies), null["cov"], null["eod"]
         metrics = dict(zip(AVERAGED, map(float, values), strict=True))
     return Exposure(metrics, {"whitebox_accuracy": accuracy}, tuple(measures))
 

@@ -15,6 +15,7 @@ from algorithms.engine import block
 from algorithms.engine.block import train_again
 from attacks import whitebox_mia
 from attacks.interfaces import SeenRound, SeenUpdates
+from attacks.metrics.client_auc import by_chance
 from attacks.whitebox_mia import Config, attacked_examples, conclude, cosines, data_problems, observe
 from datasets.federation import DataError, Examples
 from orchestrator.config.run import resolve
@@ -85,6 +86,11 @@ def test_clients_who_learn_by_heart_are_given_away(held, wide, later, round_):
     assert exposed.metrics["whitebox_eod"] == pytest.approx(np.ptp(accuracy[1:]))
     assert exposed.metrics["whitebox_cov"] == pytest.approx(accuracy[1:].std() / accuracy[1:].mean())
     named = {(one.subject, one.metric): one.value for one in exposed.measures}
+    rates = np.array([[named[f"client_{i}", side] for i in range(1, CLIENTS)] for side in ("tpr", "tnr")])
+    apart = np.sqrt((rates * (1 - rates)).sum(axis=0).mean() / (SMALL.queries - 1) / 4)
+    assert exposed.metrics["whitebox_eod_null"] == pytest.approx(
+        by_chance(accuracy[1:].mean(), apart, CLIENTS - 1)["eod"]
+    )
     assert {target for target, _ in named} == {f"client_{i}" for i in range(1, CLIENTS)}
     assert all(named[f"client_{i}", "balanced_accuracy"] == accuracy[i] for i in range(1, CLIENTS))
     assert all(named[f"client_{i}", "auc"] > 0.9 for i in range(1, CLIENTS))
