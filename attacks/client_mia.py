@@ -60,6 +60,13 @@ METRICS = (
         chance="client_mia_accuracy_null",
     ),
     Metric(
+        "client_mia_accuracy_worst",
+        MEMBERSHIP,
+        "client's MIA accuracy, worst model",
+        "lower",
+        chance="client_mia_accuracy_worst_null",
+    ),
+    Metric(
         "client_mia_auc",
         MEMBERSHIP,
         "client's MIA AUC, mean attacker and model",
