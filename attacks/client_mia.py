@@ -14,7 +14,7 @@ with ``signal: oracle`` of shadow_mia. On a model that i did not train it has no
 is carried over from the model that it did train, and nothing is fitted there.
 
 By chance is what would be measured if it was exchanged which examples of a label were trained on
-(`attacks.metrics.client_auc.successes_by_chance`): 0.5 on average if losses do not follow labels, and more for the worst
+(`attacks.metrics.client_auc.attackers_by_chance`): 0.5 on average if losses do not follow labels, and more for the worst
 attacker, who is chosen by the result.
 
 Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
@@ -37,7 +37,7 @@ from algorithms.interfaces import Problems, Run
 from attacks._queries import draw_queries, held_out_sizes, set_aside, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
 from attacks.metrics import membership
-from attacks.metrics.client_auc import MEASURED, Successes, successes, successes_by_chance
+from attacks.metrics.client_auc import MEASURED, Successes, attackers_by_chance, successes
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
@@ -145,7 +145,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     risks = np.full(data.clients, NAN)
     risks[who] = of_published.by_attacker["balanced_accuracy"]
     accuracies = success.by_attacker["balanced_accuracy"]
-    chance = successes_by_chance(scores, reported, member, labels, exchanging)
+    chance = attackers_by_chance(scores, reported, member, labels, exchanging)
     null = float(chance["worst"].mean())
     worst = None if np.isnan(accuracies).all() else int(np.nanargmax(accuracies))  # of equals the first
     measures = _mean_rows("client_mia", success, chance)
@@ -153,7 +153,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     for subject, part in (("client_mia, trained it", trained), ("client_mia, carried over", ~trained)):
         of_part = successes(scores[part], reported[part], member)
         if not np.isnan(of_part.by_attacker["auc"]).all():
-            by_chance = successes_by_chance(scores[part], reported[part], member, labels, exchanging)
+            by_chance = attackers_by_chance(scores[part], reported[part], member, labels, exchanging)
             measures += _mean_rows(subject, of_part, by_chance)
     if worst is not None:  # the interval does not know that it was chosen
         of_worst = Success.of(scores[worst, reported[worst]], member[reported[worst]], resampling)

@@ -308,8 +308,8 @@ def test_limits_on_leaving() -> Iterator[str]:
     yield f"The minority's accuracy falls by {' and '.join(costs)}"
     more = [signed(differences(own, free, "violations"), 1).removeprefix("+") for own in (tenth, price)]
     yield f"the violations rise by {more[0]} with a cap of a tenth, and by {more[1]} with a price of 0.2"
-    equal = {f"{p:.4f}" for p in holm(p_values(trials, "violations"))[1::2]}
-    yield f"after Holm's correction {''.join(equal)} each"
+    (equal,) = {f"{p:.4f}" for p in holm(p_values(trials, "violations"))[1::2]}
+    yield f"after Holm's correction {equal} each"
 
 
 # Audits: the attacks of the table's columns, and which of their rows; name in the table, run, privacy component, model

@@ -42,7 +42,6 @@ from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, NONMEMBERS_AT_1_F
 
 MEASURED = ("balanced_accuracy", "auc")  # of attackers
 DRAWS = 4000  # simulated federations
-EXCHANGES = 50  # of who was trained on
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,16 +231,15 @@ def successes(scores: Doubles, queries: Bools, member: Bools) -> Successes:
     return Successes(by_attacker, mean, members.astype(np.float64), nonmembers.astype(np.float64))
 
 
-def successes_by_chance(
+def attackers_by_chance(
     scores: Doubles, queries: Bools, member: Bools, labels: Ints, rng: np.random.Generator
 ) -> dict[str, Doubles]:
     """Compute what attackers find by chance: of each of `MEASURED` the mean over attackers, and the ``worst`` accuracy.
 
-    Which examples of a label [n] were trained on is exchanged `EXCHANGES` times, for all attackers alike: they ask about the
-    same examples, and are wrong about the same ones. The rest is as in `successes`. Each is [exchanges], NaN where no
-    attacker has a success.
+    Which examples of a label [n] were trained on is exchanged, for all attackers alike: they ask about the same examples, and
+    are wrong about the same ones. The rest is as in `successes`. Each is [exchanges], NaN where no attacker has a success.
     """
-    trained = member[disparity.exchanged(labels, EXCHANGES, rng)].T.astype(np.float64)  # [n, exchanges]
+    trained = member[disparity.exchanged(labels, disparity.EXCHANGES, rng)].T.astype(np.float64)  # [n, exchanges]
     ranks = np.zeros(scores.shape)
     for i, asked in enumerate(queries):
         ranks[i, asked] = membership.ranks(scores[i, asked])

@@ -21,10 +21,9 @@ from numpy.typing import ArrayLike
 
 from algorithms.core.messages import Doubles, Ints
 from attacks.metrics import membership
-from attacks.metrics.disparity import exchanged
+from attacks.metrics.disparity import EXCHANGES, exchanged
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, balanced_accuracy
 
-EXCHANGES = 50  # how often examples are exchanged
 TIE = 1e-9  # rates that differ by less are equal; a measured accuracy is rounded, too
 
 
@@ -198,9 +197,6 @@ def successes_by_chance(attacked: Attacked, rng: np.random.Generator) -> dict[st
     if min(m, n):
         aucs = (members @ membership.ranks(attacked.score) - m * (m + 1) / 2) / (m * n)
     if m and n >= membership.NONMEMBERS_AT_1_FPR:
-        order = np.argsort(-attacked.score, kind="stable")
-        passed = np.flatnonzero(np.append(np.diff(attacked.score[order]) != 0, True))  # equal scores pass together
-        hits = members[:, order].cumsum(axis=1)[:, passed]
-        allowed = (passed + 1 - hits) / n <= membership.LIMITS["tpr_at_1_fpr"]
-        rates = (hits * allowed).max(axis=1) / m
+        fpr, tpr = membership.roc(attacked.score, members)
+        rates = tpr.max(axis=1, where=fpr <= membership.LIMITS["tpr_at_1_fpr"], initial=0.0)
     return {"auc": np.asarray(aucs), "tpr_at_1_fpr": np.asarray(rates)}

@@ -13,6 +13,7 @@ from algorithms.core.messages import Doubles, Ints
 
 NAN = float("nan")
 Z95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
+EXCHANGES = 50  # how often it is exchanged who was trained on
 ROUNDING = 1e-20  # below, a variance is rounding error
 
 

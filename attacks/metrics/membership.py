@@ -143,14 +143,16 @@ def best_threshold(scores: Doubles, member: Bools) -> float:
 def roc(scores: Doubles, member: Bools) -> tuple[Doubles, Doubles]:
     """Return false and true positive rates with every distinct score [n] as threshold, the highest first.
 
-    Equal scores pass a threshold together. Members and non-members must both be present.
+    Equal scores pass a threshold together. Of several ways [..., n] to be a member each has a row of rates. Members and
+    non-members must both be present.
     """
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
-    hits = np.cumsum(member[order])[last]
-    false = last + 1 - hits
-    return np.append(0.0, false / false[-1]), np.append(0.0, hits / hits[-1])
+    hits = np.cumsum(member[..., order], axis=-1)[..., last]
+    fpr, tpr = (passed / passed[..., -1:] for passed in (last + 1 - hits, hits))
+    none = np.zeros((*member.shape[:-1], 1))
+    return np.concatenate([none, fpr], axis=-1), np.concatenate([none, tpr], axis=-1)
 
 
 def rates_at(fpr: Doubles, tpr: Doubles, at: Doubles) -> Doubles:

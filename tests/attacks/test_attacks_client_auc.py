@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attacks.metrics import disparity, membership
-from attacks.metrics.client_auc import (
-    EXCHANGES,
-    MEASURED,
-    by_chance,
-    measure,
-    successes,
-    successes_by_chance,
-    weights,
-)
-from attacks.metrics.disparity import exchanged
+from attacks.metrics.client_auc import MEASURED, attackers_by_chance, by_chance, measure, successes, weights
+from attacks.metrics.disparity import EXCHANGES, exchanged
 
 
 def slow(members, nonmembers):
@@ -106,12 +98,12 @@ def test_the_worst_attacker_by_chance_is_the_worst_that_knows_nothing(outside):
         scores = rng.normal(size=len(owner)) - rng.normal(0, 0.2, (clients, 1))
         queries, member = owner != np.arange(clients)[:, None], owner >= 0
         measured.append(successes(scores, queries, member).by_attacker["balanced_accuracy"].max())
-        found.append(successes_by_chance(scores, queries, member, np.zeros(len(owner), int), rng)["worst"].mean())
+        found.append(attackers_by_chance(scores, queries, member, np.zeros(len(owner), int), rng)["worst"].mean())
     difference = np.array(found) - measured
     assert (
         -3 * difference.std() / 60**0.5 < difference.mean() < 0.05
     )  # with few, others' examples are exchanged for own ones
-    nobody = successes_by_chance(scores, queries & ~member, member, np.zeros(len(owner), int), rng)
+    nobody = attackers_by_chance(scores, queries & ~member, member, np.zeros(len(owner), int), rng)
     assert all(np.isnan(draws).all() for draws in nobody.values())
 
 
@@ -122,7 +114,7 @@ def test_attackers_by_chance_are_those_of_exchanged_memberships_one_by_one():
     scores = (labels + rng.normal(size=(3, size))).round(1)
     queries = rng.random((3, size)) < 0.9
     queries[2] &= ~member
-    found = successes_by_chance(scores, queries, member, labels, np.random.default_rng(7))
+    found = attackers_by_chance(scores, queries, member, labels, np.random.default_rng(7))
     worlds = member[exchanged(labels, EXCHANGES, np.random.default_rng(7))]
     slowly = [successes(scores[:2], queries[:2], world).by_attacker for world in worlds]
     for name in MEASURED:
