@@ -23,7 +23,6 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from algorithms.curvature import chain  # noqa: E402
-from attacks import shadow_mia  # noqa: E402
 from orchestrator.cluster.placement import placement  # noqa: E402
 from orchestrator.config.errors import ConfigError, refusal  # noqa: E402
 from orchestrator.config.sweep_file import load_sweep  # noqa: E402
@@ -66,9 +65,8 @@ def forecasts(path: Path) -> tuple[int, dry_run.Forecast, dict[str, float]]:
             patch.object(type(timed), "rate", one_by_one),
         ):
             before = dict(forecast().trial)
-        if "shadow models" in before:
-            with patch.object(shadow_mia, "earlier", lambda job: ()):
-                before["shadow models"] = forecast().trial["shadow models"]
+        if now.anew:
+            before[counts.SHADOWS] = now.anew
     if "curvature" in before and any(run.curvature.trace == "gauss_newton" for run in sweep.runs):
         with patch.object(chain, "_squared_lengths", patches_anew):
             before["curvature"] = forecast().trial["curvature"]

@@ -29,6 +29,7 @@ STOPS_EARLY = 0.5  # share of its most epochs after which a shadow model is as a
 
 Seconds = dict[str, float]
 """Seconds by what they are spent on, as a reader sees it, such as "training" or "shadow models"."""
+SHADOWS = "shadow models"
 
 Rate = Callable[..., float]
 """``rate(step, attack)`` returns the seconds of one step: ``train`` an example in a pass of local training, ``replicate`` one
@@ -168,7 +169,7 @@ def of_attack(
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
             trained = alone(job.sizes, rounds) if job.rounds else epochs * rate("train")
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
-            parts["shadow models"] += (trained + checks) / place.actors
+            parts[SHADOWS] += (trained + checks) / place.actors
     if "replicas" in module.KINDS:
         replicas = module.replicas(config, run.rounds)
         alike = Counter(replica.number for replica in replicas)

@@ -18,6 +18,7 @@ from orchestrator.cluster.ray_session import local_cpus
 from orchestrator.config.errors import ConfigError, amount
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
+from orchestrator.estimates.counts import SHADOWS
 from orchestrator.estimates.needs import FLOAT, parameters
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import REPEATS, Repeat, independent, repeat, text
@@ -27,6 +28,7 @@ from orchestrator.tracking.screen import duration
 START_SECONDS = 30.0  # to start Ray, the drivers and their actors before the first round, and to write the report
 MOST_KINDS = 50  # of trials whose time is estimated; of more, these stand for the others
 MOST_PARAMETERS = 25_000_000  # of a model whose steps are timed: a few seconds, and less than a gigabyte
+LITTLE = 0.05  # share of the estimate that is not worth another one
 MOST_LISTED, FEW_LISTED = 100, 20  # trials that are all listed, and those that are listed of more
 
 
@@ -84,11 +86,13 @@ class Forecast:
     Attributes:
         seconds: from the command to the report.
         trial: seconds of a trial by part, the mean over those that were timed.
+        anew: seconds of its shadow models if those of each attack begin anew, as where clients change their model before it.
         lines: the forecast in words, what reduced precision saves or costs here, and what splits leave unused.
     """
 
     seconds: float
     trial: Mapping[str, float]
+    anew: float
     lines: Sequence[str]
 
 
@@ -104,6 +108,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     worker_session.keep_freed_memory()  # as in the processes that train
     small, spent, timed, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
     reduced = list[float]()  # times of training in reduced precision, in those in float32
+    anew = 0.0
     kinds = Counter(map(_kind, missing))
     examples = {_kind(trial): trial.run for trial in missing}
     every = -(-len(kinds) // MOST_KINDS)
@@ -119,13 +124,14 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
             rate, training = small.rate(run, data), run.training
             kept = size is None or FLOAT * size < client_actors.WORTH * counts.a_client(run, data.sizes, rate)
             first = (own if kept else 1.0) if sweep.resources.share else None
-            of_trial = counts.of_trial(run, data, place, rate, loading, first)
+            of_trial, alone = (counts.of_trial(run, data, place, rate, loading, own) for own in (first, None))
             if training.module.reduced_precision(training.config):
                 full = replace(training, config=training.config.model_copy(update={"precision": "float32"}))
                 reduced.append(rate("train") / small.rate(replace(run, training=full), data)("train"))
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
+        anew += kinds[kind] * alone.get(SHADOWS, 0.0)
         timed += kinds[kind]
         if data.unused >= data.clients:  # more than the remainder of a division
             used = f"beside {data.sizes.sum()} of clients"
@@ -133,14 +139,17 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     at_once = min(_concurrent(sweep, place), len(missing))
     slowdown = max(1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus())
     parts = {part: seconds / timed for part, seconds in spent.most_common()}
-    each = sum(parts.values())
-    total = START_SECONDS + -(-len(missing) // at_once) * each * slowdown
+    each, in_turn, anew = sum(parts.values()), -(-len(missing) // at_once) * slowdown, anew / timed
+    total, again = START_SECONDS + in_turn * each, in_turn * (anew - parts.get(SHADOWS, 0.0))
     scope = f" for {timed} of the trials" if timed < len(missing) else ""
     shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
-    sentence = f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"
+    sentences = [f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"]
+    if again > LITTLE * total and any(trial.run.clustering.config.clusters > 1 for trial in missing):
+        moving = "clients change their model before every attack on it: shadow models then begin anew"
+        sentences.append(f"{duration(total + again)} if {moving}")
     if reduced:
         remarks.append(f"training in reduced precision takes {max(reduced):.1f} x as long as float32 on this processor")
-    return Forecast(total, parts, [sentence, f"a trial takes {duration(each)}: {shares}", *remarks])
+    return Forecast(total, parts, anew, [*sentences, f"a trial takes {duration(each)}: {shares}", *remarks])
 
 
 def _kind(trial: TrialSpec) -> str:

@@ -176,6 +176,19 @@ def test_a_sweep_counts_what_its_trials_share_once(monkeypatch, tmp_path, worth,
     assert answer.trial["training"] == pytest.approx(trained * 4 * 10, abs=0.1)
 
 
+@pytest.mark.parametrize("clusters", [1, 2])
+def test_what_shadow_models_take_if_clients_keep_moving_is_said_of_several_models(monkeypatch, tmp_path, clusters):
+    monkeypatch.setattr(Small, "rate", lambda self, step, attack: {"train": 1.0}.get(step, 0.0))
+    data = "{name: digits, clients: 4, examples_per_client: 10}, training: {epochs: 1}"
+    audited = f"clustering: {{name: ifca, clusters: {clusters}, restarts: 1}}, attacks: [shadow_mia]"
+    (tmp_path / "s.yaml").write_text(f"{{name: s, base: {{rounds: 20, data: {data}, model: mlp, {audited}}}}}")
+    sweep = load_sweep(tmp_path / "s.yaml")
+    answer = dry_run.forecast(sweep, trial_specs(sweep), a_place(sweep.runs[0]))
+    again = (5 + 10 + 15 + 20) / 20  # times as many rounds
+    assert answer.anew == pytest.approx(again * answer.trial["shadow models"], rel=0.01)
+    assert len(answer.lines) == 2 + clusters
+
+
 # A run in small
 
 
