@@ -12,14 +12,17 @@
 The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a folder that ``save_to_disk`` wrote (of a
 ``DatasetDict``, the data sets ``train`` and ``test`` are read). All other columns are features:
 
-* numbers are standardized by mean and standard deviation of the training part (a constant column becomes zero);
+* numbers are standardized by mean and standard deviation (a constant column becomes zero);
 * true/false becomes 1/0;
-* texts, and the columns listed in ``categories``, become one column for each value of the training part, in
-  alphabetical order (a value that only the test part has is zero in all of them);
+* texts, and the columns listed in ``categories``, become one column for each value, in alphabetical order (a value that
+  only other rows have is zero in all of them);
 * dates, lists and anything else are refused, as are infinite numbers, and texts among numbers.
 
 Missing values (in a CSV: empty, NA, N/A, #N/A, NaN, nan, null, NULL or ?) are refused, or imputed by median or most
-frequent value of the training part. "None" is a text like any other.
+frequent value. "None" is a text like any other.
+
+Means, deviations, medians and values are those of the server's shadow set or, with ``statistics: all_clients``, of the
+training part of all clients; then no epsilon holds.
 
 Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the columns that
 they are made of, until the examples are partitioned.

@@ -322,6 +322,15 @@ def words(verdict: Verdict) -> str:
     return "; ".join(f"{name}: {word}" if name else word for name, word in verdict.readings.items())
 
 
+LEGEND = (
+    f"An effect is *{SUPPORTED}* if it is on the claimed side of zero or, where none is claimed, within the margin; "
+    f"*{SMALLER}* if it is on that side, but clearly smaller; *{NO_EFFECT}* if it is within the margin, *{TINY}* if it is on "
+    f"that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin where none is claimed. "
+    f"*{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not the measured "
+    f"one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no effect; of "
+    "one beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of the "
+    "printed effect is not in the table."
+)
 HEAD = ("claim", "part", "reading", "printed", "measured", "predicted", "margin", "pairs", "p (Holm)", "verdict")
 
 
@@ -338,6 +347,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies where '
         "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
         "one reading of each field, and a verdict holds for that reading.",
+        LEGEND,
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
         f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
