@@ -328,8 +328,8 @@ LEGEND = (
     f"that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin where none is claimed. "
     f"*{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not the measured "
     f"one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no effect; of "
-    "one beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of the "
-    "printed effect is not in the table."
+    "one beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of "
+    "the printed effect is not in the table."
 )
 HEAD = ("claim", "part", "reading", "printed", "measured", "predicted", "margin", "pairs", "p (Holm)", "verdict")
 
