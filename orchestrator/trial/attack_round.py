@@ -5,7 +5,7 @@ Everywhere here, ``history`` [rounds, clients] is the model that each client tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
-from algorithms.core.messages import BlockResult, Doubles, Ints, Weights
+from algorithms.core.messages import Doubles, Ints, Weights
 from algorithms.engine.round import under
 from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Cluster, Exposure, SeenChoice, SeenChoices, SeenRound, Sum, as_seen
@@ -178,47 +178,37 @@ def risk_signal(run: Run) -> str | None:
     return named or next((attack.name for attack in run.attacks if attack.module.RISK), None)
 
 
-def conclude_updates(
-    run: Run, data: Federation, results: Sequence[BlockResult], round_: int, attacks: dict[str, NDArray[Any]]
+def conclude(
+    run: Run,
+    data: Federation,
+    clients: Ints,
+    observed: Sequence[Mapping[str, Any]],
+    round_: int,
+    attacks: dict[str, NDArray[Any]],
+    sums: Sequence[Sum] = (),
 ) -> list[tuple[str, int, Exposure]]:
-    """Compute the results of the round's attacks on updates from the observations of all blocks.
+    """Compute the results of the round's attacks on the updates of ``clients`` or, if there are any, on their ``sums``.
 
-    ``attacks``, what attacks keep from round to round by ``<attack>.<array>``, is brought up to date. Returns for each
-    attack its name, the rounds that the models were trained for, and the result.
+    ``observed`` has, by attack, what was seen of each block of clients, or of each sum. ``attacks``, what attacks keep from
+    round to round by ``<attack>.<array>``, is brought up to date. Returns for each attack its name, the rounds that the
+    models were trained for, and the result.
     """
-    clients, exposures = np.concatenate([result.clients for result in results]), []
-    for attack in due(run, "updates", round_ + 1):
-        pieces = [result.observed[attack.name] for result in results]
-        if isinstance(pieces[0], dict):  # the blocks' arrays [c, ...], or mappings of such arrays
-            observed: Any = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-        else:
-            observed = np.concatenate(pieces)
-        seen = as_seen(attack.module, SeenRound(data, observed, clients, round_, partial(stream, run.seed)))
-        exposures.append((attack.name, round_ + 1, _concluded(attack, seen, attacks)))
+    exposures = []
+    for attack in due(run, "sums" if sums else "updates", round_ + 1):
+        prefix, pieces = f"{attack.name}.", [by_attack[attack.name] for by_attack in observed]
+        whole, kept = pieces if sums else _joined(pieces), under(prefix, attacks)
+        seen = SeenRound(data, whole, clients, round_, partial(stream, run.seed), kept, sums=sums)
+        exposure: Exposure = attack.module.conclude(attack.config, as_seen(attack.module, seen))
+        attacks |= {prefix + name: array for name, array in exposure.kept.items()}
+        exposures.append((attack.name, round_ + 1, exposure))
     return exposures
 
 
-def conclude_sums(
-    run: Run, data: Federation, sums: Sequence[Sum], observed: Sequence[Any], round_: int, attacks: dict[str, Any]
-) -> list[tuple[str, int, Exposure]]:
-    """Compute the results of the round's attacks on ``sums``, one or more, each with a mapping in ``observed``, by attack.
-
-    The rest is as in `conclude_updates`.
-    """
-    clients, exposures = np.concatenate([one.clients for one in sums]), []
-    for attack in due(run, "sums", round_ + 1):
-        of_sums = [by_attack[attack.name] for by_attack in observed]
-        seen = SeenRound(data, of_sums, clients, round_, partial(stream, run.seed), sums=sums)
-        exposures.append((attack.name, round_ + 1, _concluded(attack, seen, attacks)))
-    return exposures
-
-
-def _concluded(attack: AttackComponent, seen: SeenRound, attacks: dict[str, Any]) -> Exposure:
-    """Conclude a round with what the attack kept of earlier ones in ``attacks``, which is brought up to date."""
-    prefix = f"{attack.name}."
-    exposure: Exposure = attack.module.conclude(attack.config, replace(seen, kept=under(prefix, attacks)))
-    attacks |= {prefix + name: array for name, array in exposure.kept.items()}
-    return exposure
+def _joined(pieces: Sequence[Any]) -> Any:
+    """The blocks' arrays [c, ...], or mappings of such arrays, as one."""
+    if isinstance(pieces[0], dict):
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    return np.concatenate(pieces)
 
 
 def follow_choices(run: Run, state: RunState, preferences: Preferences, choose: Callable[[Preferences], Ints]) -> None:

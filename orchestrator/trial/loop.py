@@ -127,13 +127,14 @@ class Rounds:
         # 3. The updates that the server received are attacked, too, and their sums.
         took_part = np.where(np.isin(np.arange(self.data.clients), cohort), state.assignment, -1).astype(np.int16)
         state.history = np.vstack([state.history.reshape(-1, self.data.clients), took_part])
+        conclude = partial(attack_round.conclude, self.run, self.data, round_=round_, attacks=state.attacks)
         if results:
-            findings.exposures += attack_round.conclude_updates(self.run, self.data, results, round_, state.attacks)
+            present = np.concatenate([result.clients for result in results])
+            findings.exposures += conclude(present, [result.observed for result in results])
         names = tuple(attack.name for attack in attack_round.due(self.run, "sums", round_ + 1))
         if sums and names:
             observed = self.clients.run(self.setup, [Job("attack_sum", (one, round_, names)) for one in sums])
-            concluded = attack_round.conclude_sums(self.run, self.data, sums, observed, round_, state.attacks)
-            findings.exposures += concluded
+            findings.exposures += conclude(np.concatenate([one.clients for one in sums]), observed, sums=sums)
         if round_ >= self.dealt:
             again = lambda preferences: self.choose(round_, view, preferences)[0]  # noqa: E731
             attack_round.follow_choices(self.run, state, self.preferences, again)
