@@ -210,7 +210,6 @@ ROUND_METRICS = (
     fairness("demographic_parity", label="demographic parity", chance="demographic_parity_null"),
     fairness("equal_opportunity", label="equal opportunity", chance="equal_opportunity_null"),
     fairness("equalized_odds", label="equalized odds", chance="equalized_odds_null"),
-    Metric("demographic_parity_signed", FAIRNESS, "demographic parity, signed"),
     Metric("equal_opportunity_signed", FAIRNESS, "equal opportunity, signed"),
     Metric("equalized_odds_signed", FAIRNESS, "equalized odds, signed"),
     time(

@@ -20,10 +20,10 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
         equal_opportunity  = mean_c |d P(Yhat = c | Y = c)|
         equalized_odds     = mean_c (|d P(Yhat = c | Y = c)| + |d P(Yhat = c | Y != c)|) / 2
 
-    0 is fair. The same metrics without absolute values have names that end in ``_signed``; that of demographic parity
-    is always 0, because the shares of all classes add up to 1 in either group. The latter two leave out classes of
-    which one group has no example; all are NaN if a group is empty. The comparison is meaningful only if both groups'
-    examples have the same distribution of labels.
+    0 is fair. The latter two have the same without absolute values, with names that end in ``_signed`` (of demographic
+    parity it would be 0: the shares of all classes add up to 1), and leave out classes of which one group has no example;
+    all are NaN if a group is empty. The comparison is meaningful only if both groups' examples have the same distribution
+    of labels.
 
     Args:
         predicted: [n] classes predicted for test examples, 0 to classes - 1, each by the model that its client uses.
@@ -37,7 +37,6 @@ def fairness(predicted: Ints, labels: Ints, privileged: Bools, classes: int) -> 
     share, true, false = _gaps(ours[cells], everyone[cells], cells, classes)
     return {
         "demographic_parity": float(_mean(np.abs(share))),
-        "demographic_parity_signed": float(_mean(share)),
         "equal_opportunity": float(_mean(np.abs(true))),
         "equal_opportunity_signed": float(_mean(true)),
         "equalized_odds": float(_mean((np.abs(true) + np.abs(false)) / 2)),
