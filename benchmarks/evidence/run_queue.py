@@ -86,6 +86,14 @@ def append(file: Path, rows: pd.DataFrame) -> None:
     written.replace(file)
 
 
+def processor() -> str:
+    """The name of this machine's processor, and which of the extensions that matter here it has."""
+    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    known = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    flags = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in known["flags"].split()]
+    return " ".join([known["model name"], *flags])
+
+
 def harvest(name: str, folder: Path, measured: Path = MEASURED) -> set[str]:
     """Append the finished trials of a sweep's folder to the tables called ``name``; return the ids of all in the table."""
     import torch
@@ -112,7 +120,8 @@ def harvest(name: str, folder: Path, measured: Path = MEASURED) -> set[str]:
             (table, trials),
         ):
             rows = rows.rename(columns={"trial": "id"})
-            append(file, rows[rows["id"].isin(finished)].assign(commit=commit, torch=torch.__version__))
+            made = {"commit": commit, "torch": torch.__version__, "processor": processor()}
+            append(file, rows[rows["id"].isin(finished)].assign(**made))
     return known | finished
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,27 @@ IRRELEVANT = (
     "training.backend",
 )
 
+ORIGIN = {
+    "table": "",
+    "commit": "commit ",
+    "torch": "torch ",
+    "processor": "",
+}  # columns, and what is written before them
+
 Run = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One finished trial: the hash of its run, the fields of the run by dotted key, and the final metrics."""
+    """One finished trial: the hash of its run, the fields of the run by dotted key, and the final metrics.
+
+    ``origin`` says where it was read and what it was run with, by column of `ORIGIN`, as far as that is recorded.
+    """
 
     id: str
     run: Run
     metrics: Mapping[str, float]
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pair(self) -> Repeat:
@@ -54,9 +65,12 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
     for path in paths:
         tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
         if tables:
-            frames = [frame for frame in map(pd.read_parquet, tables) if {"id", "status", "run"} <= set(frame)]
-            rows = [(row, flat(json.loads(row["run"]))) for frame in frames for row in frame.to_dict("records")]
-            usable, left_out = _usable(rows, path.name)
+            frames = {table.stem: frame for table in tables if {"id", "status"} <= set(frame := pd.read_parquet(table))}
+            notes += [
+                f"{name}: has no resolved runs (column run); not used" for name in frames if "run" not in frames[name]
+            ]
+            read = [row for name, frame in frames.items() for row in frame.assign(table=name).to_dict("records")]
+            usable, left_out = _usable([(row, flat(json.loads(row["run"]))) for row in read if "run" in row], path.name)
         else:
             usable, left_out = trials_of(read_results(path))
         notes += left_out
@@ -84,7 +98,12 @@ def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], li
     if secret:
         notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
     return [
-        Trial(row["id"], run, {key: x for key, x in row.items() if isinstance(x, float | int) and math.isfinite(x)})
+        Trial(
+            row["id"],
+            run,
+            {key: x for key, x in row.items() if isinstance(x, float | int) and math.isfinite(x)},
+            {key: row[key] for key in ORIGIN if isinstance(row.get(key), str)},
+        )
         for row, run in rows
         if row["status"] == "finished" and run.get("privacy.noise") != "secret"
     ], notes

@@ -31,9 +31,10 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from algorithms.metrics.statistics import NAN, SIGNIFICANT, holm, p_text, quantile
+from orchestrator.config.errors import amount
 from orchestrator.report.data import Results, grouped
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
-from orchestrator.report.measured import Trial, differing, matches, trials_of
+from orchestrator.report.measured import ORIGIN, Trial, differing, matches, trials_of
 from orchestrator.report.numbers import load, papers
 from orchestrator.report.summary import markdown_table
 
@@ -52,6 +53,7 @@ OPEN = (NOT_TESTED, ONE_RUN, INCONCLUSIVE, CONTRADICTED)
 AGAINST = (OTHER_VALUE, BEYOND, NO_EFFECT, TINY, REVERSED)
 WEAKEST_FIRST = (*OPEN, *AGAINST, SMALLER, SUPPORTED)
 DECIDED = (IN_PART, AGAINST_IN_PART, *WEAKEST_FIRST[3:])
+SIGNS = (1.0, -1.0, -1.0, 1.0)  # of method, baseline, and the two of the difference that theirs is compared with
 SIDES = {"higher": 1.0, "lower": -1.0, "within": 0.0, "not lower": 0.0, "value": 0.0}
 
 
@@ -184,7 +186,7 @@ class Part:
         name: the part's.
         reading: the reading's; empty if the claim has one only.
         effect: the effect over pairs.
-        trials: the ids of the trials.
+        trials: the trials of its pairs.
         notes: what was left out, and why.
         verdict: see `decide`.
         p_holm: of no effect; where the verdict is that it does not matter, of an effect beyond the margin; where the claim
@@ -196,7 +198,7 @@ class Part:
     name: str
     reading: str
     effect: Effect
-    trials: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
     notes: tuple[str, ...] = ()
     verdict: str = NOT_TESTED
     p_holm: float = NAN
@@ -223,6 +225,7 @@ def part_effect(
     """What the trials say of one part of a claim in one reading."""
     metrics, log = claim["metric"].split(", "), claim.get("scale") == "log"
     sides = [part["method"]] + ([base] if (base := part.get("baseline") or claim.get("baseline")) else [])
+    sides += [part["than"]["method"], part["than"]["baseline"]] if "than" in part else []
     chosen, notes = [], []
     for conditions in sides:
         wanted = {**claim["where"], **conditions}
@@ -234,25 +237,27 @@ def part_effect(
             notes.append(f"trials of several readings, not used: they differ in {', '.join(mixed)}")
             measured = []
         chosen.append({trial.pair: trial for trial in measured})
-    if len(chosen) == 2 and all(chosen):
+    if len(chosen) > 1 and all(chosen):
         slots = {key.split(".")[0] for conditions in sides for key in conditions}
         if mixed := differing([next(iter(side.values())) for side in chosen], slots):
             notes.append(f"method and baseline also differ in {', '.join(mixed)}; not used")
-            chosen = [{}, {}]
+            chosen = [{}] * len(sides)
     pairs = [pair for pair in chosen[0] if all(pair in side for side in chosen)]
+    if all(chosen) and (alone := sum(map(len, chosen)) - len(chosen) * len(pairs)):
+        notes.append(f"{alone} trials without a partner on the same partition with the same seed; not used")
     by_partition: dict[Any, list[float]] = {}
     for pair in pairs:
         values = [math.fsum(side[pair].metrics[name] for name in metrics) / len(metrics) for side in chosen]
         values = [math.log(value) for value in values] if log else values
         place = pair if claim.get("over") == "seeds" else pair[0]
-        by_partition.setdefault(place, []).append(values[0] - sum(values[1:]))
+        by_partition.setdefault(place, []).append(math.fsum(map(math.prod, zip(values, SIGNS, strict=False))))
     printed, margin = part.get("printed", NAN), float(claim["margin"])
     printed, margin = (math.log(printed), math.log(margin)) if log else (float(printed), margin)
     means = tuple(math.fsum(values) / len(values) for values in by_partition.values())
     target = printed if claim["kind"] == "value" else 0.0
     effect = Effect(means, printed, margin, SIDES[claim["kind"]], target, claim["kind"] == "not lower")
-    ids = tuple(side[pair].id for side in chosen for pair in pairs)
-    return Part(claim["claim"], part["name"], "", effect, ids, tuple(dict.fromkeys(notes)))
+    used = tuple(side[pair] for side in chosen for pair in pairs)
+    return Part(claim["claim"], part["name"], "", effect, used, tuple(dict.fromkeys(notes)))
 
 
 def verdicts(trials: Sequence[Trial]) -> list[Verdict]:
@@ -346,12 +351,15 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
         'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies where '
         "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
-        "one reading of each field, and a verdict holds for that reading.",
+        "one reading of each field, and a verdict holds for that reading. Below a table stand its trials, their hours, and "
+        "where they are from: of our own the line of `benchmarks/evidence/queue.yaml`, which `run_queue.py RESULTS LINE` runs; "
+        "commits; the release of torch; the processor since it is recorded.",
         LEGEND,
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
         f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
         counted,
+        *(["![Measured and printed effects, in units of their margins.](verdicts.png)"] if any(decided) else []),
     ]
     for paper in dict.fromkeys(verdict.claim["claim"].split("/")[0] for verdict in judged):
         ours = [verdict for verdict in judged if verdict.claim["claim"].startswith(f"{paper}/")]
@@ -362,7 +370,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))
                 logarithms = "Effects and margin are logarithms of quotients. " * (verdict.claim.get("scale") == "log")
-                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}.")
+                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}. {_made_of(verdict)}.")
             gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict, part)))
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     if notes:
@@ -370,12 +378,25 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
     return "\n\n".join(blocks) + "\n"
 
 
+def _made_of(verdict: Verdict) -> str:
+    """The trials of all parts: how many, the hours that they took, and where they are from, see `Trial`."""
+    trials = {trial.id: trial for part in verdict.parts for trial in part.trials}.values()
+    seconds = [
+        trial.metrics["rounds"] * trial.metrics["seconds_per_round"] for trial in trials if trial.metrics.get("rounds")
+    ]
+    made = [f"{amount(len(trials), 'trial')}, {math.fsum(seconds) / 3600:.2g} h in all"]
+    for column, head in ORIGIN.items():
+        found = sorted({trial.origin[column] for trial in trials if column in trial.origin})
+        made += [head + ", ".join(found)] if found else []
+    return "; ".join(made)
+
+
 def _need(verdict: Verdict, part: Part) -> list[str]:
     """What would decide a part that is not."""
     label = ", ".join(filter(None, (part.name, part.reading)))
     if part.verdict == NOT_TESTED:
         which = "" if {*verdict.readings.values()} == {NOT_TESTED} else f"{label} "
-        return [f"{which}not tested: `sweeps/{verdict.claim['sweep']}.yaml`"]
+        return [f"{which}not tested: {', '.join(f'`sweeps/{name}.yaml`' for name in verdict.claim['sweeps'])}"]
     if part.verdict == INCONCLUSIVE and (needed := part.effect.pairs_needed(part.tests)):
         return [f"{label}: about {max(part.effect.n + 1, needed)} pairs would decide"]
     return []
@@ -406,7 +427,7 @@ def as_json(judged: Sequence[Verdict]) -> str:
         row |= {"verdict_of_claim": verdict.readings[part.reading], "effect": effect.mean, "half": effect.half()}
         row |= {"half_90": effect.half(0.9), "p_holm": part.p_holm, "pairs": effect.n}
         row |= {"pairs_needed": effect.pairs_needed(part.tests), "printed": effect.printed, "margin": effect.margin}
-        rows.append(row | {"trials": part.trials, "notes": part.notes})
+        rows.append(row | {"trials": [trial.id for trial in part.trials], "notes": part.notes})
     return str(pd.DataFrame(rows).to_json(orient="records", indent=1, double_precision=15)) + "\n"
 
 
@@ -428,6 +449,7 @@ def forest(judged: Sequence[Verdict]) -> Figure | None:
         ax.errorbar(mean, -line, xerr=half or None, fmt="o" if half else "x", color="C0", ms=5, capsize=3)
         ax.plot((effect.printed - effect.target) / unit, -line, "D", color="C1", ms=5, mfc="none")
     labels = [", ".join(filter(None, (verdict.claim["claim"], part.name, part.reading))) for verdict, part in parts]
+    ax.set_ylim(-len(parts), 1)
     ax.set_yticks([-line for line in range(len(parts))], labels, fontsize=8)
     ax.plot([], [], "o", color="C0", label="measured, 95 % interval")
     ax.plot([], [], "x", color="C0", label="measured, fewer than five pairs")

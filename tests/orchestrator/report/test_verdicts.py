@@ -183,7 +183,7 @@ CLAIM: dict[str, Any] = {
     "parts": [{"name": "method", "method": {"objective.name": "better"}, "printed": 0.1}],
     "margin": 0.05,
     "because": "it is",
-    "sweep": "quickstart",
+    "sweeps": ["quickstart"],
 }
 
 
@@ -204,7 +204,18 @@ def part_of(trials: list[Trial], claim: Mapping[str, Any] = CLAIM, **reading: An
 
 def test_pairs_have_the_same_partition_and_seed() -> None:
     trials = [*both(0, 0.1), *both(1, 0.3), trial("plain", 2, 9.0), trial("better", 3, 9.0)]
-    assert part_of(trials).effect.values == pytest.approx((0.1, 0.3))
+    part = part_of(trials)
+    assert part.effect.values == pytest.approx((0.1, 0.3)) and len(part.trials) == 4
+    assert any("2 trials" in note for note in part.notes)
+
+
+def test_a_difference_may_be_compared_with_another_one() -> None:
+    trials = [*both(0, 0.1), *both(0, 0.3, **{"model.name": "other"})]
+    sides = {name: {"objective.name": objective} for name, objective in (("method", "better"), ("baseline", "plain"))}
+    one, other = ({name: side | {"model.name": model} for name, side in sides.items()} for model in (None, "other"))
+    trials = [replace(trial, run={"model.name": None} | trial.run) for trial in trials]
+    claim = CLAIM | {"parts": [{"name": "more"} | other | {"than": one}]}
+    assert part_of(trials, claim).effect.values == pytest.approx((0.2,))
 
 
 def test_seeds_on_one_partition_are_one_pair_unless_the_claim_is_about_seeds() -> None:
@@ -278,24 +289,19 @@ def test_a_claim_without_readings_is_corrected_with_those_of_each_reading() -> N
     assert judged[0].p_holm == pytest.approx(4 * alone) and [part.tests for part in judged] == [4, 3, 4, 4, 4, 4]
 
 
-def files_of(claim: Mapping[str, Any]) -> list[str]:
-    """The sweeps that measure a claim: ``name``, or ``name{,_as_released}``."""
-    name, _, other = claim["sweep"].rstrip("}").partition("{,")
-    return [name, *([name + other] if other else [])]
-
-
 def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_queue() -> None:
     lines = yaml.safe_load((ROOT / "benchmarks" / "evidence" / "queue.yaml").read_text())
     runs: dict[str, list[Any]] = {}
-    for name in dict.fromkeys(name for claim in rule.claims() for name in files_of(claim)):
+    for name in dict.fromkeys(name for claim in rule.claims() for name in claim["sweeps"]):
         options = [[], *(line.get("set", []) for line in lines if line["sweep"] == name)]
         loaded = [load_sweep(ROOT / "sweeps" / f"{name}.yaml", sets).runs for sets in options]
         runs[name] = [flat(run.to_dict()) for some in loaded for run in some]
     for claim in rule.claims():
-        ours = [run for name in files_of(claim) for run in runs[name]]
+        ours = [run for name in claim["sweeps"] for run in runs[name]]
         for part, reading in product(claim["parts"], (claim.get("readings") or {"": {}}).values()):
             read = {key: value for key, value in reading.items() if key != "curvature.examples"}  # an option
-            for side in filter(None, (part["method"], part.get("baseline") or claim.get("baseline"))):
+            sides = part["method"], part.get("baseline") or claim.get("baseline"), *part.get("than", {}).values()
+            for side in filter(None, sides):
                 found = [run for run in ours if matches(run, claim["where"] | side) and matches(run, read, read=True)]
                 assert found, (claim["claim"], part["name"], reading, side)
 
@@ -306,7 +312,7 @@ def test_every_claim_is_complete() -> None:
     assert len({claim["claim"] for claim in claims}) == len(claims)
     for claim in claims:
         assert claim["kind"] in rule.SIDES and claim["margin"] > 0 and claim["because"], claim
-        assert sweeps.issuperset(files_of(claim)), claim
+        assert sweeps.issuperset(claim["sweeps"]), claim
         units = {metric(name).unit for name in claim["metric"].split(", ")}
         assert "clients" not in units or claim["margin"] >= 1, claim  # a count, not a share
         assert claim["kind"] == "value" or claim.get("baseline") or all(part.get("baseline") for part in claim["parts"])
@@ -329,7 +335,9 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
     )
     table.to_parquet(tmp_path / "some.parquet")
     trials, notes = read_trials([tmp_path])
-    assert [one.id for one in trials] == ["c"] and len(notes) == 2
+    assert [one.id for one in trials] == ["c"] and len(notes) == 2 and trials[0].origin == {"table": "some"}
+    table.drop(columns="run").to_parquet(tmp_path / "old.parquet")
+    assert len(read_trials([tmp_path])[1]) == 3
     assert trials[0].metrics == {"accuracy": 0.3}
 
 
