@@ -95,7 +95,7 @@ def test_how_many_claims_are_decided() -> Iterator[str]:
     assert len(best) == int(claims) and sum(counts.values()) == int(decided)
     assert counts[CONTRADICTED] == int(contradicted)
     *parts, last = (f"{counts[verdict]} {word}" for verdict, word in words_of.items())
-    yield f"Of [{claims} claims of the three papers](docs/verdicts.md), {decided} are decided so far: "
+    yield f"Of [{claims} claims](docs/verdicts.md), {int(claims) - 2} of the three papers and two controls of ours, {decided} are"
     yield f"are decided so far: {', '.join(parts)}, and {last}"
     lines = (ROOT / "docs" / "verdicts.md").read_text().splitlines()
     effects = [line for line in lines if line.endswith("| contradicted as printed, effect undecided |")]
@@ -451,7 +451,8 @@ def test_bf16_beside_float32() -> Iterator[str]:
         cells = map(found[name, privacy], ("accuracy", "test_accuracy", "auc_micro", "loss"))
         yield f"| {run} | {len(bf16)} | {' | '.join(cells)} |"
     yield f"is {found['precision_mri', 'metric_privacy']('distance')} larger in bf16"
-    yield f"the shadow attack's accuracy differs by {found['precision_mnist', 'none']('mia_accuracy')}"
+    accuracy, auc = (found["precision_mnist", "none"](metric) for metric in ("mia_accuracy", "mia_auc"))
+    yield f"the shadow attack's accuracy differs by {accuracy}, its AUC by {auc}"
     clients = measured("precision_mnist_clients")
     chosen = clients.pivot(index=["seed", "round", "client"], columns="training.precision", values="cluster")
     assert len(chosen) == 1280 and (chosen["bf16"] == chosen["float32"]).all()

@@ -148,7 +148,10 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         moving = "clients change their model before every attack on it: shadow models then begin anew"
         sentences.append(f"{duration(total + again)} if {moving}")
     if reduced:
-        remarks.append(f"training in reduced precision takes {max(reduced):.1f} x as long as float32 on this processor")
+        warning = "warning: " if max(reduced) > 1 else ""
+        remarks.append(
+            f"{warning}training in reduced precision takes {max(reduced):.1f} x as long as float32 on this processor"
+        )
     return Forecast(total, parts, anew, [*sentences, f"a trial takes {duration(each)}: {shares}", *remarks])
 
 

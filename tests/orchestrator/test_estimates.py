@@ -284,9 +284,11 @@ def test_what_reduced_precision_costs_on_this_processor_is_said(monkeypatch, tmp
     )
     sweep = load_sweep(tmp_path / "sweep.yaml")
     plain, reduced = trial_specs(sweep)
-    assert "2.0 x" in dry_run.forecast(sweep, [plain, reduced], a_place(run)).lines[-1]
+    slower = dry_run.forecast(sweep, [plain, reduced], a_place(run)).lines[-1]
+    assert slower.startswith("warning") and "2.0 x" in slower
     seconds["float32"] = 8.0
-    assert "0.5 x" in dry_run.forecast(sweep, [reduced], a_place(run)).lines[-1]
+    faster = dry_run.forecast(sweep, [reduced], a_place(run)).lines[-1]
+    assert not faster.startswith("warning") and "0.5 x" in faster
     assert len(dry_run.forecast(sweep, [plain], a_place(run)).lines) == 2
 
 
