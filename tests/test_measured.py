@@ -95,8 +95,8 @@ def test_how_many_claims_are_decided() -> Iterator[str]:
     assert len(best) == int(claims) and sum(counts.values()) == int(decided)
     assert counts[CONTRADICTED] == int(contradicted)
     *parts, last = (f"{counts[verdict]} {word}" for verdict, word in words_of.items())
-    yield f"Of [{claims} claims](docs/verdicts.md), {int(claims) - 2} of the three papers and two controls of ours, {decided} are"
-    yield f"are decided so far: {', '.join(parts)}, and {last}"
+    yield f"Of [{claims} claims](docs/verdicts.md), {int(claims) - 2} of the three papers and two controls of ours"
+    yield f"{decided} are decided so far: {', '.join(parts)}, and {last}"
     lines = (ROOT / "docs" / "verdicts.md").read_text().splitlines()
     effects = [line for line in lines if line.endswith("| contradicted as printed, effect undecided |")]
     near = sum("| yes |" in line for line in effects)
