@@ -44,6 +44,9 @@ METHODS = {"plain": ("FinP_server (PCA)", 4)}
 METRICS = (
     Metric("pca_objective", AGGREGATION, "PCA objective", "lower", "", 4),
     Metric("pca_fallback", AGGREGATION, "PCA weights by size", "lower", digits=2),
+    Metric("pca_cov", AGGREGATION, "CoV of PCA distances", "lower", ""),
+    Metric("pca_cov_by_size", AGGREGATION, "CoV of PCA distances, weights by size", "lower", ""),
+    Metric("pca_fi", AGGREGATION, "FI of PCA distances", "higher", ""),
 )
 
 Objective = Literal["ssd", "eq4", "eq10"]
@@ -72,7 +75,9 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
     Returns:
         Weights [clients] that sum to one, and the metrics ``pca_objective``, the objective with distances in units of
         their root mean square from the mean model, and ``pca_fallback``, which is 1 if the search failed or an update
-        is not finite and the weights are therefore proportional to numbers of examples.
+        is not finite and the weights are therefore proportional to numbers of examples. With several clients also
+        ``pca_cov`` and ``pca_fi``, coefficient of variation of the distances from the new model and the fairness index made
+        from it (Fig. 6), and ``pca_cov_by_size``, what the first would be with weights by numbers of examples.
     """
     assert received.updates is not None  # guaranteed by NEEDS
     products = scale_products(gram(received.updates)[0], received.scales)
@@ -88,7 +93,15 @@ def reweigh(config: Config, received: ClientUpdates) -> tuple[Doubles, Metrics]:
     solution = search(config, products)
     weights = received.weights if solution is None else solution
     value, _ = value_and_gradient(config.objective, products, weights)
-    return weights, {"pca_objective": value, "pca_fallback": float(solution is None)}
+    found, by_size = (distances(products, w)[0] for w in (weights, received.weights))
+    cov = float(found.std() / found.mean())
+    return weights, {
+        "pca_objective": value,
+        "pca_fallback": float(solution is None),
+        "pca_cov": cov,
+        "pca_fi": 1 / (1 + cov**2),
+        "pca_cov_by_size": float(by_size.std() / by_size.mean()),
+    }
 
 
 def search(config: Config, products: Doubles) -> Doubles | None:

@@ -47,6 +47,7 @@ METRICS = (
     Metric("distance_mean", NOISE, "distance of models, mean of all rounds", unit=""),
     Metric("distance_pre_clip", NOISE, "distance before clipping", unit=""),
     Metric("distance_post_clip", NOISE, "distance after clipping", unit=""),
+    Metric("distance_largest", NOISE, "largest L2 distance of two models, before clipping", unit=""),
     Metric("epsilon_audit_direction", NOISE, "audited epsilon, by the direction alone", "lower", "", 2),
     Metric("epsilon_audit_scale", NOISE, "audited epsilon, by the noise level alone", "lower", "", 2),
     # ``scale_outlier`` is the name of a client, of which there is no mean.
@@ -105,6 +106,9 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     d = 1.0 if guarded else apart[config.order]
     sd = config.noise_multiplier / d * _server_noise.sensitivity(config, received)
     measured = {"distance": d, "distance_pre_clip": apart["pre_clip"], "distance_post_clip": apart["post_clip"]}
+    measured["distance_largest"] = spread(
+        products.sum(axis=0, keepdims=True)
+    )  # of whole models: the paper's guide for C
     more = _server_noise.noise_metrics(config, received, sd) | measured | {"metric_guard": float(guarded)}
     return _server_noise.add_noise(params, sd, noise), more
 

@@ -163,7 +163,14 @@ def test_one_client_equal_updates_and_broken_ones_are_weighed_by_size(updates, o
 def test_the_value_is_in_units_of_the_spread():
     """Three unit vectors: from their mean each is sqrt(2/3) away, which is the unit; eq. 4 has no deviation and mean 1."""
     _, metrics = reweigh(Config(objective="eq4"), received(orthogonal([1, 1, 1])))
-    assert metrics == {"pca_objective": pytest.approx(1), "pca_fallback": 0}
+    assert metrics["pca_objective"] == pytest.approx(1) and metrics["pca_fallback"] == 0
+    assert (metrics["pca_cov"], metrics["pca_fi"]) == pytest.approx((0, 1))
+
+
+def test_how_unequal_distances_are_beside_those_from_the_mean():
+    """Two clients: weights 1/2 make them equal; with weights 1/4 and 3/4 the distances are 3 and 1, CoV 1/2."""
+    _, metrics = reweigh(Config(), received([[0.0], [4.0]], weights=[1, 3]))
+    assert metrics["pca_cov"] == pytest.approx(0, abs=1e-4) and metrics["pca_cov_by_size"] == pytest.approx(0.5)
 
 
 def test_a_search_that_fails_leaves_weights_by_size_and_says_so():

@@ -48,6 +48,7 @@ def test_d_is_that_of_a_double_loop_over_the_models(arrays, groups, order, clien
     assert metrics["distance_pre_clip"] == pytest.approx(before, rel=1e-9)
     assert metrics["distance_post_clip"] == pytest.approx(after, rel=1e-9)
     assert metrics["distance"] == metrics[f"distance_{order}"]
+    assert metrics["distance_largest"] == pytest.approx(slow_distance(list(sent.astype(float)), [[0, 1, 2]]), rel=1e-6)
     assert metrics["metric_guard"] == 0
 
 
