@@ -266,13 +266,13 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def describe(work: Work) -> list[str]:
-    """Write the manifest of the sweep, with its file, its overrides and its trials; return what was damaged."""
+def describe(work: Work, found: Sequence[str] = ()) -> list[str]:
+    """Write the manifest of the sweep: file, overrides, trials, what a search ``found``; return what was damaged."""
     sweep, runs = work.sweep, [trial.run for trial in work.trials]
     rows, epsilon = plan(work.trials), search_epsilon(sweep)
     if epsilon is not None:
         rows = [row | {"epsilon_search": epsilon} for row in rows if work.secret is None]
-    given = sweep.swept, sweep.sets, tuned_sentences(sweep.tune, runs)
+    given = sweep.swept, sweep.sets, [*tuned_sentences(sweep.tune, runs), *found]
     return write_sweep(work.folder, sweep.name, sweep.text, rows, *given)
 
 
@@ -332,13 +332,14 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
             return SOME_FAILED
     sweep, folder, titles = work.sweep, work.folder, {trial.id: trial.title for trial in work.trials}
     results = read_results(folder.path)
+    if sweep.tune:
+        describe(work, _best(sweep.tune, results.trials, titles))
+        results = read_results(folder.path)
     rows = results.trials
     screen.console.print(summary_table(results, screen.console.width))
     write_report(folder.path, results=results)
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
-    for sentence in _best(sweep.tune, rows, titles) if sweep.tune else ():
-        screen.say(sentence)
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
     if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
@@ -368,7 +369,7 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
         return [f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
     values = [", ".join(f"{name} {value(name, row)}" for name in tune.metrics) for row in best]
     return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}:"] + [
-        f"  {words}: {titles[row['id']]}"
+        f"on the front: {words}: {titles[row['id']]}"
         for words, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
     ]
 

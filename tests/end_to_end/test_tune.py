@@ -64,6 +64,7 @@ def test_hopeless_trials_are_stopped_and_go_on_without_the_scheduler(tmp_path):
     sweep.write_text(TUNED)
     printed = ran(sweep, results)
     assert "best accuracy" in printed and "stopped: asha in round 2 of 6, accuracy" in printed
+    assert "best accuracy" in (results / "tuned" / "report" / "summary.md").read_text()
     rows = trials(results, "tuned")
     assert len(rows) == 6 and {row["status"] for row in rows} == {"finished", "stopped"}
     for row in rows:

@@ -71,7 +71,7 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     ("metric", "lines"),
     [
         ("accuracy", ["best accuracy 0.900: b"]),
-        (("accuracy", "violations"), ["2 of 3", "  accuracy 0.7", "  accuracy 0.9"]),
+        (("accuracy", "violations"), ["2 of 3", "on the front: accuracy 0.7", "on the front: accuracy 0.9"]),
     ],
 )
 def test_the_best_trials_of_a_search_are_one_or_a_front(metric: str | tuple[str, ...], lines: list[str]) -> None:
