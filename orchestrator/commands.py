@@ -35,6 +35,7 @@ from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import read_results
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
+from orchestrator.results.log import evict
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
 from orchestrator.results.sweeps import write_sweep, write_trials
@@ -345,6 +346,8 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")
     elif link := tracker.link():
         screen.say(f"in MLflow: {link}")
+    if (held := evict(folder.cache)) > 100e6:
+        screen.say(f"fedpriv clean {shlex.quote(str(folder.path))}   deletes {held / 1e6:,.0f} MB that trials share")
     for sentence in failure_lines(folder, rows, titles):
         screen.say(sentence)
     return FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED

@@ -17,6 +17,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -30,6 +31,7 @@ DAMAGED = ".damaged"  # is added to the name of what was set aside
 GROWING = ".grows"  # ends the name of a part that is added to; bytes beyond its size in the manifest do not count
 DIGEST_BYTES = 16
 THREADS = 8  # hashing and reading give up the interpreter's lock
+LIMIT, LOOK = 20e9, 1e9  # bytes that a sweep's cache may hold, and that are added between two looks at all of it
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -223,11 +225,12 @@ def stored(cache: Path | None, key: str) -> bytes | None:
     Entries are what trials of the sweep have trained for all of them: a folder with one part each, named by the hash of all
     that its content depends on.
     """
-    try:
-        manifest = read_manifest(cache / key, key) if cache else None
-        return manifest.read(*manifest.parts) if manifest else None
-    except (FileNotFoundError, DamageError):
-        return None
+    with suppress(OSError, DamageError):
+        if cache is not None:
+            manifest = read_manifest(cache / key, key)
+            os.utime(manifest.path)  # it was used, see `evict`
+            return manifest.read(*manifest.parts)
+    return None
 
 
 def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
@@ -241,10 +244,33 @@ def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
     if (content := stored(cache, key)) is None:
         log, content = Log(cache / key, key), make()
         if os.path.lexists(log.path) and not log.path.is_dir():
-            log.path.unlink()
-        log.append(Part.of(content).digest, content)
+            log.path.unlink(missing_ok=True)  # it may have been a folder, which another process has evicted
+        log.append(digest := Part.of(content).digest, content)
         log.finish({})
+        # The digest decides like chance, so that no process has to know what others have added since the last look.
+        if int(digest, 16) < len(content) / LOOK * 256**DIGEST_BYTES:
+            evict(cache)
     return content
+
+
+def evict(cache: Path) -> int:
+    """Delete entries of a cache, the least recently used first, while they exceed `LIMIT`; return the bytes that remain."""
+    # Without a manifest, an entry is being written. Several processes may evict at once.
+    entries = []
+    for manifest in (path for path in cache.glob(f"*/{MANIFEST}") if not path.parent.is_symlink()):
+        with suppress(OSError):  # another process deletes it, too
+            size = sum(file.lstat().st_size for file in manifest.parent.iterdir())
+            entries.append((manifest.parent.lstat().st_mtime_ns, size, manifest))
+    held = sum(size for _, size, _ in entries)
+    for _, size, manifest in sorted(entries):
+        if held > LIMIT:
+            held -= size
+            with suppress(OSError):
+                manifest.unlink()  # only one process gets beyond this
+                for part in manifest.parent.glob("[!.]*"):  # not what somebody writes again
+                    part.unlink()
+                manifest.parent.rmdir()
+    return held
 
 
 def _content(path: Path, may_miss: bool = False) -> bytes:

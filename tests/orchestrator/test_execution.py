@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +13,11 @@ import pytest
 from rich.console import Console
 
 from orchestrator import FINISHED, INTERRUPTED, commands
+from orchestrator.cli import main
 from orchestrator.commands import Choices, Work, prepare
 from orchestrator.config.sweep_file import parse_sweep
 from orchestrator.config.tune_section import Optuna, Tune
+from orchestrator.results.log import Part, cached, stored
 from orchestrator.tracking.screen import Screen
 
 TINY = """
@@ -65,6 +68,21 @@ def test_the_live_table_is_there_from_the_start_of_ray_until_the_rounds_are_over
     assert commands.execute(work) == code
     assert ("the same command resumes from there" in terminal.getvalue()) == broken
     assert alive == ([True, True] if broken else [True, True, False]) and not screen.live.is_started
+
+
+def test_a_run_says_how_much_its_trials_share_and_clean_deletes_it(work: Work, monkeypatch: Any, capsys: Any) -> None:
+    for name in ("read_results", "summary_table", "write_report", "page_path"):
+        monkeypatch.setattr(commands, name, lambda *_, **__: SimpleNamespace(trials=[]))
+    monkeypatch.setattr("orchestrator.cluster.orphans.end_orphans", list)
+    cached(work.folder.trial("0a").path, "result", lambda: b"")
+    for key in ("a", "b"):
+        cached(work.folder.cache, key, lambda: b"")
+        os.truncate(work.folder.cache / key / Part.of(b"").digest, 75_000_000)
+    commands._close(work, QuietTracker(), Screen(0, Console(width=400)))  # type: ignore[arg-type]
+    assert f"fedpriv clean {work.folder.path}   deletes 150 MB that trials share" in capsys.readouterr().out
+    assert main(["clean", str(work.folder.path), "--yes"]) == FINISHED
+    assert "tiny       2 entries     150.0 MB\ntiny: deleted\n" in capsys.readouterr().out
+    assert not work.folder.cache.exists() and stored(work.folder.trial("0a").path, "result") == b""
 
 
 @pytest.mark.parametrize(

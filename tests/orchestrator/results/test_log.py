@@ -22,6 +22,7 @@ from orchestrator.results.log import (
     Part,
     cached,
     damage_of,
+    in_parallel,
     quarantine,
     read_manifest,
     verify,
@@ -186,6 +187,21 @@ class TestCache:
         OBSTACLES[kind](tmp_path / "key")
         assert cached(tmp_path, "key", lambda: b"shadow") == b"shadow"
         assert damage_of(tmp_path / "key", "key") is None
+
+    def test_beyond_the_limit_those_entries_go_that_were_used_least_recently(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("orchestrator.results.log.LIMIT", 4000)  # three entries
+        monkeypatch.setattr("orchestrator.results.log.LOOK", 1)
+        Log(tmp_path / "half", "half").append("part", bytes(5000))  # by another process
+
+        def used(key: str) -> bytes:
+            return cached(tmp_path, key, lambda: key.encode() * 1000)
+
+        for at, key in enumerate(("a", "b", "c", "a", "d", "b")):
+            used(key)
+            if at < 3:
+                os.utime(tmp_path / key, (at, at))
+        assert sorted(os.listdir(tmp_path)) == ["a", "b", "d", "half"]
+        assert in_parallel(used, list("abcdefgh" * 25)) == [key.encode() * 1000 for key in "abcdefgh" * 25]
 
 
 class TestSweep:
