@@ -1,6 +1,7 @@
 """The cache of shadow models: named by what a shadow depends on, read instead of trained, and the same to the bit."""
 
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from datasets.federation import Examples
 from orchestrator.trial import attack_tasks
 from orchestrator.trial.random_streams import integer
 from orchestrator.trial.restarts import Trial
+from tests.support.killed import Killed, killing
 from tests.support.planted import ATTACK, clustered, given, opened, planted
 
 DATA = planted(clients=4, each=12, minority=1)
@@ -41,10 +43,6 @@ def shadow(run: Run | dict[str, Any], folder: Path, cache: Path, data: Any = Non
     )
 
 
-def names(cache: Path) -> list[str]:
-    return sorted(path.name for path in cache.iterdir())
-
-
 def assert_equal(one: Any, other: Any) -> None:
     np.testing.assert_equal(vars(one), vars(other), strict=True)
 
@@ -57,7 +55,7 @@ def test_the_second_call_reads_what_the_first_has_trained(tmp_path, monkeypatch,
     assert first.logits.shape == (2 * 30, 2)
     monkeypatch.setattr(shadow_mia, "train_shadow", lambda *_: pytest.fail("trained again"))
     assert_equal(shadow(RUN, tmp_path / "b", tmp_path / "cache", k=k), first)
-    assert len(names(tmp_path / "cache")) == 1
+    assert len(os.listdir(tmp_path / "cache")) == 1
 
 
 def trained_rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -85,7 +83,7 @@ def trained_rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ids=["sgd", "optimizer state", "server state", "noise", "statistics", "participation"],
 )
 def test_a_later_shadow_continues_the_earlier_one_with_the_same_bytes(tmp_path, monkeypatch, run):
-    """Trained anew, continued from a cached one, and from the one before it where the cached one is damaged."""
+    """Trained anew, continued from a cached one, also after it was killed, and from an earlier one where that is damaged."""
     rounds = trained_rounds(monkeypatch)
     anew = shadow(run, tmp_path / "a", tmp_path / "cold", rounds=5)
     assert rounds == [0, 1, 2, 3, 4]
@@ -93,12 +91,16 @@ def test_a_later_shadow_continues_the_earlier_one_with_the_same_bytes(tmp_path, 
         shadow(run, tmp_path / "b", tmp_path / "warm", rounds=earlier)
     assert rounds[5:] == [0, 1, 2]
     shutil.copytree(tmp_path / "warm", tmp_path / "damaged")
+    with monkeypatch.context() as patched:
+        killing(patched, federation, "advance", 0, late=True)
+        with pytest.raises(Killed):
+            shadow(run, tmp_path / "k", tmp_path / "warm", rounds=5)
     assert_equal(shadow(run, tmp_path / "c", tmp_path / "warm", rounds=5), anew)
-    assert rounds[8:] == [3, 4]
+    assert rounds[8:] == [3, 3, 4]
     last = max((tmp_path / "damaged").iterdir(), key=lambda entry: entry.stat().st_mtime_ns)
     next(file for file in last.iterdir() if file.name != "manifest.json").write_bytes(b"")
     assert_equal(shadow(run, tmp_path / "d", tmp_path / "damaged", rounds=5), anew)
-    assert rounds[10:] == [1, 2, 3, 4]
+    assert rounds[11:] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path,
 def test_a_trial_that_trains_otherwise_has_shadows_of_its_own(tmp_path, run):
     shadow(RUN, tmp_path / "a", tmp_path / "cache")
     shadow(run, tmp_path / "b", tmp_path / "cache")
-    assert len(names(tmp_path / "cache")) == 2
+    assert len(os.listdir(tmp_path / "cache")) == 2
 
 
 @pytest.mark.parametrize(
@@ -142,4 +144,4 @@ def test_a_trial_that_trains_otherwise_has_shadows_of_its_own(tmp_path, run):
 def test_another_shadow_set_has_other_shadows(tmp_path, change):
     shadow(RUN, tmp_path / "a", tmp_path / "cache")
     shadow(RUN, tmp_path / "b", tmp_path / "cache", data=dataclasses.replace(DATA, **change))
-    assert len(names(tmp_path / "cache")) == 2
+    assert len(os.listdir(tmp_path / "cache")) == 2

@@ -1,6 +1,5 @@
 """The saved state: what is written is what is read, and a run that was killed ends like one that was not."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from orchestrator.results import log
 from orchestrator.trial import loop, restarts
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.saved import RunState, load_state, state_bytes
+from tests.support.killed import Killed, killing
 from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
 
@@ -117,10 +117,6 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-class Killed(BaseException):
-    """Nothing of ours catches this."""
-
-
 def end(trial: Trial) -> tuple[dict[str, Any], Any]:
     """What a trial leaves: its tables, its weights, and its state but for when it was resumed."""
     finished(trial)
@@ -138,23 +134,6 @@ def test_a_run_that_was_left_after_every_round_ends_like_one_that_was_not(tmp_pa
     while not (left := opened(run, tmp_path / "left", DATA)).done:
         left.advance()
     assert end(left) == whole
-
-
-def killing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, nth: int, late: bool) -> None:
-    """Let the ``nth`` call of a function be the last thing that the process does, before or after it had its effect."""
-    real: Callable[..., Any] = getattr(owner, name)
-    calls = iter(range(10**6))
-
-    def dying(*args: Any, **named: Any) -> Any:
-        dies = next(calls) == nth
-        if dies and not late:
-            raise Killed
-        result = real(*args, **named)
-        if dies:
-            raise Killed
-        return result
-
-    monkeypatch.setattr(owner, name, dying)
 
 
 # While a file of the log is written (rows, states, and the manifest that makes them count), within a round, and repeatedly.
