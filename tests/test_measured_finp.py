@@ -367,14 +367,6 @@ def test_what_changed_with_all_examples() -> Iterator[str]:
     yield f"(by {' and '.join(map(shown, lower))})"
 
 
-@stated("README.md")
-def test_what_the_readme_says_of_finp() -> Iterator[str]:
-    yield f"what is found beyond the mix of classes is {least_of_classes()} lower under its penalty"
-    plain, (strong, other) = with_local(5).set_index("seed")["sia_max"][42], with_beta().loc[0.3]["sia_max"]
-    assert strong == other
-    yield f"lowers its peak ({strong:.3f} against {plain:.3f})"
-
-
 @stated("docs/finp.md")
 def test_the_pairs_that_were_added_lead_to_the_same() -> Iterator[str]:
     trials, _ = read_trials([ROOT / "docs" / "measured"])

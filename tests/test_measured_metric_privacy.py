@@ -255,8 +255,3 @@ def test_client_inference_over_partitions() -> Iterator[str]:
     small, large = (fedopt[fedopt["privacy.name"] == name]["noise_std"] for name in ("metric_privacy", "global_dp"))
     assert large.std() < 1e-6
     yield f"(standard deviation {ends(small, 4)}, {large.max():.4f} with global-DP)"
-
-
-@stated("README.md")
-def test_what_the_readme_says_of_metric_privacy() -> Iterator[str]:
-    yield f"the clients' error ends at {errors_of_clients()}"
