@@ -2,8 +2,9 @@
 
     G_a[i, j] = <u_i[a], u_j[a]>            ||u_i[a] - u_j[a]||^2 = G_a[i, i] + G_a[j, j] - 2 G_a[i, j]
 
-The updates [clients, d] are read once, by several threads, in pieces that fit a processor's cache, and never copied as a whole.
-The pieces' products are added in one order, so that the bytes do not depend on the threads. All clients start from the same model, so the distances between their updates are the distances between their models.
+The updates [clients, d] are read once, by several threads, in pieces that fit a processor's cache, and never copied as a
+whole. The pieces' products are added in one order, so that the bytes do not depend on the threads. All clients start from
+the same model, so the distances between their updates are the distances between their models.
 """
 
 from __future__ import annotations
