@@ -125,9 +125,11 @@ def test_a_printed_effect_is_predicted_if_another_pair_may_have_it(sds: float, e
         assert rule.cells(Part("p/c", "", "", effect))[rule.HEAD.index("predicted") - 1] == ""
 
 
-def families(rng: np.random.Generator, means: list[float], side: float, n: int, count: int) -> list[list[str]]:
+def families(
+    rng: np.random.Generator, means: list[float], side: float, n: int, count: int, printed: float = NAN
+) -> list[list[str]]:
     """The verdicts of simulated families of parts; the margin is 1, the deviation of a pair as well."""
-    effects = [[Effect(tuple(rng.normal(mean, 1, n)), NAN, 1.0, side) for mean in means] for _ in range(count)]
+    effects = [[Effect(tuple(rng.normal(mean, 1, n)), printed, 1.0, side) for mean in means] for _ in range(count)]
     return [[part.verdict for part in rule._judged([Part("p/c", "", "", one) for one in each])] for each in effects]
 
 
@@ -140,6 +142,11 @@ def test_a_family_without_any_effect_is_rarely_called_one() -> None:
     drawn = families(np.random.default_rng(0), [0.0] * 4, 1.0, 10, 400)
     wrong = [any(verdict in (rule.SUPPORTED, rule.REVERSED) for verdict in each) for each in drawn]
     assert 0 < np.mean(wrong) <= beyond(0.05, 400)
+
+
+def test_a_printed_effect_that_is_true_is_rarely_contradicted() -> None:
+    drawn = families(np.random.default_rng(4), [0.3] * 4, 1.0, 10, 400, printed=0.3)
+    assert 0 < np.mean([rule.CONTRADICTED in each for each in drawn]) <= beyond(0.05, 400)
 
 
 def test_effects_at_the_margin_are_rarely_called_none() -> None:
