@@ -3,9 +3,9 @@
     uv run python benchmarks/evidence/run_queue.py RESULTS [LINE ...]
 
 Start it in a clone of its own, so that no edit touches a running trial. It may be stopped at any time: the next call resumes.
-``NAME.parquet`` has the final metrics of the trials, ``NAME_rounds.parquet`` and ``NAME_clients.parquet`` their tables; ``run`` is
-the resolved run, and ``commit`` (of the clone when the numbers are written down), ``torch`` and ``processor`` say what it was
-run with.
+``NAME.parquet`` has the final metrics of the trials, ``NAME_rounds.parquet`` and ``NAME_clients.parquet`` their tables; ``run``
+is the resolved run, and ``commit`` (of the clone when the numbers are written down), ``torch`` and ``processor`` say what it
+was run with.
 """
 
 from __future__ import annotations
