@@ -106,9 +106,7 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     d = 1.0 if guarded else apart[config.order]
     sd = config.noise_multiplier / d * _server_noise.sensitivity(config, received)
     measured = {"distance": d, "distance_pre_clip": apart["pre_clip"], "distance_post_clip": apart["post_clip"]}
-    measured["distance_largest"] = spread(
-        products.sum(axis=0, keepdims=True)
-    )  # of whole models: the paper's guide for C
+    measured["distance_largest"] = spread(products.sum(axis=0, keepdims=True))  # the paper's guide for C
     more = _server_noise.noise_metrics(config, received, sd) | measured | {"metric_guard": float(guarded)}
     return _server_noise.add_noise(params, sd, noise), more
 

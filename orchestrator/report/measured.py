@@ -17,12 +17,8 @@ IRRELEVANT = (
     "training.backend",
 )
 
-ORIGIN = {
-    "table": "",
-    "commit": "commit ",
-    "torch": "torch ",
-    "processor": "",
-}  # columns, and what is written before them
+# What says where a trial is from: columns, and what is written before their values.
+ORIGIN = {"table": "", "commit": "commit ", "torch": "torch ", "processor": ""}
 
 Run = dict[str, Any]
 
