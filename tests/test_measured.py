@@ -439,6 +439,25 @@ PRECISION = {
 }
 
 
+@stated("docs/ifca_mir.md")
+def test_the_trial_of_ifca_mir_at_the_papers_size() -> Iterator[str]:
+    (last,), groups = (rows for _, rows in measured("ifca_mir_mnist_minority").iterrows()), ("majority", "minority")
+    values = {name: [last[f"{name}_{group}"] for group in groups] for name in ("accuracy", "mia_accuracy")}
+    yield "an accuracy of {:.3f} (majority) and {:.3f}".format(*values["accuracy"])
+    chance = " and ".join(f"{last[f'mia_accuracy_{group}_null']:.3f}" for group in groups)
+    found = "its accuracy is {:.3f} on the majority's model and {:.3f} on the minority's".format(
+        *values["mia_accuracy"]
+    )
+    yield f"{found}, {chance} by chance, and {last['violations']:.0f} of 200"
+    clients = measured("ifca_mir_mnist_minority_clients")
+    used = clients.pivot(index="client", columns="round", values="cluster").loc[:, 5:]
+    moves, beta = used.diff(axis=1).iloc[:, 1:].ne(0).sum(axis=1), clients.groupby("client")["beta"].first()
+    least, most = clients["published_risk"].min(), clients["published_risk"].max()
+    yield f"{least:.3f} to {most:.3f} in ten attacks"
+    yield f"{(moves > 0).sum()} clients changed their model"
+    yield f"a mean weight of {beta[moves > 0].mean():.2f} against {beta[moves == 0].mean():.2f}"
+
+
 @stated("benchmarks/README.md")
 def test_bf16_beside_float32() -> Iterator[str]:
     found = {}

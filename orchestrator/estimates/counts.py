@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.core.messages import Ints
+from algorithms.core.messages import Doubles, Ints
 from algorithms.engine.backends import TOGETHER, trains_together
 from algorithms.interfaces import Run
 from attacks.interfaces import Cluster, ShadowJob
@@ -101,7 +101,7 @@ def first_round(run: Run) -> str:
     return repr((run.data, run.split, run.model, run.training, run.objective, warm, selected, present, secret))
 
 
-def a_client(run: Run, sizes: Ints, rate: Rate) -> float:
+def a_client(run: Run, sizes: Ints | Doubles, rate: Rate) -> float:
     """Return the seconds that a client trains in a round, on average."""
     training = run.training.config
     passes = 1 if "epochs" in training.unread_fields() else training.epochs
@@ -109,7 +109,7 @@ def a_client(run: Run, sizes: Ints, rate: Rate) -> float:
 
 
 def federation(
-    run: Run, sizes: Ints, rounds: float, rate: Rate, actors: int = 0, trained_before: float = 0.0
+    run: Run, sizes: Ints | Doubles, rounds: float, rate: Rate, actors: int = 0, trained_before: float = 0.0
 ) -> Seconds:
     """Return what ``rounds`` rounds of a federation take in ``actors`` processes; 0: in one, without messages.
 
@@ -149,7 +149,7 @@ def of_attack(
     parts: Any = Counter()
     sizes = np.resize(data.sizes, clients)
 
-    def alone(sizes: Ints, rounds: float) -> float:
+    def alone(sizes: Doubles, rounds: float) -> float:
         return sum(federation(run, sizes, rounds, rate).values())
 
     def at_once(step: str) -> float:
@@ -167,7 +167,7 @@ def of_attack(
             goes_on = own is not None and any(True for _ in module.earlier(job))  # as long as the model's clients stay
             rounds = latest if goes_on else anew
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
-            trained = alone(job.sizes, rounds) if job.rounds else epochs * rate("train")
+            trained = alone(as_full(run, job.sizes, sizes), rounds) if job.rounds else epochs * rate("train")
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
             parts[SHADOWS] += (trained + checks) / place.actors
     if "replicas" in module.KINDS:
@@ -192,11 +192,20 @@ def of_attack(
     return parts
 
 
-def _blocks(run: Run, sizes: Ints) -> int:
+def as_full(run: Run, few: Ints, sizes: Ints) -> Doubles:
+    """Numbers of examples [clients] that take as long, at the rate of clients with ``sizes``, as those with ``few``.
+
+    A batch that is not full takes nearly as long as one that is: on MNIST 0.95 of it, with 36 and 83 examples in batches of 50.
+    """
+    whole, those = (-(-np.asarray(given) // run.training.config.batch_size) for given in (few, sizes))
+    return np.asarray(whole * (sizes.sum() / those.sum()))
+
+
+def _blocks(run: Run, sizes: Ints | Doubles) -> int:
     return int(-(-len(sizes) // run.training.config.block_size))
 
 
-def _spread(run: Run, sizes: Ints, actors: int) -> float:
+def _spread(run: Run, sizes: Ints | Doubles, actors: int) -> float:
     """Return how many times faster the blocks of a round are done by the actors than by one of them."""
     blocks = _blocks(run, sizes)
     return blocks / -(-blocks // max(1, actors))

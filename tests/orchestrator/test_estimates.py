@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from attacks import shadow_mia
@@ -113,6 +114,7 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     alone = {"shadow_training": "accuracy", "max_epochs": 30}
     single = parts(a_run(rounds=3, attacks=[attack | alone]))
     assert single["shadow models"] == 3 * (15 * size + 2 * size * 10)  # taken to stop halfway
+    assert counts.as_full(a_run(), np.array([1, 5, 6]), np.array([10, 10])).tolist() == [5, 5, 10]  # batches of 5
     cia = parts(a_run(rounds=3, attacks=[{"name": "cia", "replicas": 8, "rounds": [1, 3]}]))
     # Eight pairs of four federations, each as long as the run itself, at once; and who is asked about is evaluated.
     assert cia["replicas"] == 32 * (plain["training"] / 4 + 10 * len(partition_data(a_run(), Path()).test))
