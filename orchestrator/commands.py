@@ -38,7 +38,7 @@ from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.log import evict
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.sweeps import write_sweep, write_trials
+from orchestrator.results.sweeps import read_sweep, write_sweep, write_trials
 from orchestrator.results.writing import WriteError, write_atomically
 from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialSpec, earlier_results, plan, trial_specs, unrepeatable
@@ -335,7 +335,7 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     results = read_results(folder.path)
     if sweep.tune:
         describe(work, _best(sweep.tune, results.trials, titles))
-        results = read_results(folder.path)
+        results = replace(results, facts=read_sweep(folder).facts)
     rows = results.trials
     screen.console.print(summary_table(results, screen.console.width))
     write_report(folder.path, results=results)
@@ -371,7 +371,7 @@ def _best(tune: Tune, rows: Sequence[Mapping[str, Any]], titles: Mapping[str, st
     if len(tune.metrics) == 1:
         return [f"best {tune.metrics[0]} {value(tune.metrics[0], best[0])}: {titles[best[0]['id']]}"]
     values = [", ".join(f"{name} {value(name, row)}" for name in tune.metrics) for row in best]
-    return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}:"] + [
+    return [f"{len(best)} of {len(measured)} trials are on the front of {' and '.join(tune.metrics)}"] + [
         f"on the front: {words}: {titles[row['id']]}"
         for words, row in sorted(zip(values, best, strict=True), key=lambda pair: pair[0])
     ]

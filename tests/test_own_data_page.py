@@ -32,8 +32,10 @@ Cells = dict[tuple[int, str], str]
 def test_the_first_steps_of_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = page(PAGE)
-    (steps,) = PYTHON.findall(text)
+    steps, saved = PYTHON.findall(text)
     exec(compile(steps, PAGE, "exec"), {})
+    exec(compile(saved, PAGE, "exec"), {"dataset": [(np.zeros((1, 8, 8), np.float32), 0)] * 2})
+    assert np.load("mine.npz")["x"].shape == (2, 1, 8, 8)
     commands = [line.strip() for line in text.splitlines() if line.startswith("    fedpriv ")]
     assert commands[:2] == ["fedpriv new cancer.csv --label target", "fedpriv run sweep.yaml"]
     assert main(commands[0].split()[1:]) == 0

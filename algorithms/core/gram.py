@@ -18,8 +18,9 @@ import numpy as np
 from algorithms.core.messages import Doubles, Floats
 
 PIECE = 1 << 15  # float64 numbers that are processed at a time: a quarter of a megabyte
-BATCH = 32  # pieces that a thread multiplies at a time
+BATCH = 1 << 9  # numbers in the products that a thread makes at a time, 32 of four clients
 THREADS = min(8, os.cpu_count() or 1)  # BLAS gives up the interpreter's lock
+WAVE = 2 * THREADS  # batches that are multiplied before their products are added
 COLUMNS = 1 << 12  # columns that are processed at a time where rows are not combined
 # A squared distance below this share of the squared norms is rounding error: float32 models that differ by more than their last
 # digits lie above it, and equal ones must have distance zero, because noise may be divided by it.
@@ -46,11 +47,14 @@ def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
         found = (rows[:, at:end].astype(np.float64) for _, at, end in batch)
         return [piece @ piece.T for piece in found]
 
-    batches = [pieces[at : at + BATCH] for at in range(0, len(pieces), BATCH)]
-    with ThreadPoolExecutor(THREADS) as pool, np.errstate(invalid="ignore"):  # added in one order, whoever multiplies
-        for batch, found in zip(batches, pool.map(multiplied, batches), strict=True):
-            for (a, *_), product in zip(batch, found, strict=True):
-                products[a] += product
+    many = max(1, BATCH // max(1, clients**2))
+    batches = [pieces[at : at + many] for at in range(0, len(pieces), many)]
+    with ThreadPoolExecutor(THREADS) as pool, np.errstate(invalid="ignore"):
+        for at in range(0, len(batches), WAVE):  # so that few products wait to be added
+            wave = batches[at : at + WAVE]
+            for batch, found in zip(wave, pool.map(multiplied, wave), strict=True):
+                for (a, *_), product in zip(batch, found, strict=True):
+                    products[a] += product
     return products
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -89,10 +90,11 @@ def append(file: Path, rows: pd.DataFrame) -> None:
 
 def processor() -> str:
     """The name of this machine's processor, and which of the extensions that matter here it has."""
-    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    place = Path("/proc/cpuinfo")
+    first = place.read_text().split("\n\n")[0] if place.exists() else ""
     known = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
-    flags = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in known["flags"].split()]
-    return " ".join([known["model name"], *flags])
+    flags = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in known.get("flags", "").split()]
+    return " ".join([known.get("model name", platform.machine()), *flags])
 
 
 def harvest(name: str, folder: Path, measured: Path = MEASURED) -> set[str]:

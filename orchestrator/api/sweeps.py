@@ -37,13 +37,14 @@ def run(  # noqa: PLR0913 (the options of the command)
     """Run a sweep, or resume it where it stopped, as ``fedpriv run`` does.
 
     Called again, it says that all trials are complete and returns their results. If this process has already connected
-    to Ray (``ray.init``), that connection is used and left open; otherwise Ray is started and shut down again.
+    to Ray (``ray.init``), that connection is used and left open; otherwise a cluster is joined (see ``address``), or Ray is
+    started and shut down again.
 
     Args:
         sweep: a sweep file, or its content as a dict. A relative path in a dict is relative to the working directory.
         set: changes by dotted key, such as ``{"base.rounds": 4, "sweep.seed.grid_search": [0, 1]}``.
         results: the folder of all sweeps; the sweep's own folder is below it.
-        address: a Ray cluster to join; None: RAY_ADDRESS, else this machine.
+        address: a Ray cluster to join, or "local"; None: RAY_ADDRESS, else what ``ray start`` has started here, else none.
         tracking_uri: an MLflow server; None: MLFLOW_TRACKING_URI, else a store in ``results``.
         repeat_changed: run trials again that ran with other code or data than today's.
         log_models: also send each trial's trained models to MLflow, one for each group.

@@ -197,6 +197,8 @@ def as_full(run: Run, few: Ints, sizes: Ints) -> Doubles:
 
     A batch that is not full takes nearly as long as one that is: on MNIST 0.95 of it, with 36 and 83 examples in batches of 50.
     """
+    if "batch_size" in run.training.config.unread_fields():
+        return np.asarray(few, np.float64)
     whole, those = (-(-np.asarray(given) // run.training.config.batch_size) for given in (few, sizes))
     return np.asarray(whole * (sizes.sum() / those.sum()))
 

@@ -108,7 +108,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     worker_session.keep_freed_memory()  # as in the processes that train
     small, spent, timed, remarks = SmallRuns(sweep.root_of), Counter[str](), 0, list[str]()
     reduced = list[float]()  # times of training in reduced precision, in those in float32
-    anew = 0.0
+    anew, again = 0.0, 0.0
     kinds = Counter(map(_kind, missing))
     examples = {_kind(trial): trial.run for trial in missing}
     every = -(-len(kinds) // MOST_KINDS)
@@ -132,6 +132,8 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
             raise ConfigError([data_problem(sweep, str(error))]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
         anew += kinds[kind] * alone.get(SHADOWS, 0.0)
+        if run.clustering.config.clusters > 1:
+            again += kinds[kind] * (alone.get(SHADOWS, 0.0) - of_trial.get(SHADOWS, 0.0))
         timed += kinds[kind]
         if data.unused >= data.clients:  # more than the remainder of a division
             used = f"beside {data.sizes.sum()} of clients"
@@ -139,20 +141,20 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
     at_once = min(_concurrent(sweep, place), len(missing))
     slowdown = max(1.0, at_once * place.actors * missing[0].run.training.config.threads / local_cpus())
     parts = {part: seconds / timed for part, seconds in spent.most_common()}
-    each, in_turn, anew = sum(parts.values()), -(-len(missing) // at_once) * slowdown, anew / timed
-    total, again = START_SECONDS + in_turn * each, in_turn * (anew - parts.get(SHADOWS, 0.0))
+    each, in_turn = sum(parts.values()), -(-len(missing) // at_once) * slowdown
+    total, later = START_SECONDS + in_turn * each, in_turn * again / timed
     scope = f" for {timed} of the trials" if timed < len(missing) else ""
     shares = ", ".join(f"{part} {100 * cost / each:.0f} %" for part, cost in parts.items() if cost >= each / 100)
     sentences = [f"estimate: {duration(total)} on this machine, based on steps timed just now{scope}"]
-    if again > LITTLE * total and any(trial.run.clustering.config.clusters > 1 for trial in missing):
+    if later > LITTLE * total:
         moving = "clients change their model before every attack on it: shadow models then begin anew"
-        sentences.append(f"{duration(total + again)} if {moving}")
+        sentences.append(f"{duration(total + later)} if {moving}")
     if reduced:
         warning = "warning: " if max(reduced) > 1 else ""
         remarks.append(
             f"{warning}training in reduced precision takes {max(reduced):.1f} x as long as float32 on this processor"
         )
-    return Forecast(total, parts, anew, [*sentences, f"a trial takes {duration(each)}: {shares}", *remarks])
+    return Forecast(total, parts, anew / timed, [*sentences, f"a trial takes {duration(each)}: {shares}", *remarks])
 
 
 def _kind(trial: TrialSpec) -> str:

@@ -244,7 +244,7 @@ def part_effect(
             chosen = [{}] * len(sides)
     pairs = [pair for pair in chosen[0] if all(pair in side for side in chosen)]
     if all(chosen) and (alone := sum(map(len, chosen)) - len(chosen) * len(pairs)):
-        notes.append(f"{alone} trials without a partner on the same partition with the same seed; not used")
+        notes.append(f"{amount(alone, 'trial')} without a partner on the same partition with the same seed; not used")
     by_partition: dict[Any, list[float]] = {}
     for pair in pairs:
         values = [math.fsum(side[pair].metrics[name] for name in metrics) / len(metrics) for side in chosen]
@@ -319,7 +319,11 @@ def _together(parts: Sequence[Part]) -> dict[str, str]:
 
 def of(results: Results) -> list[Verdict]:
     """The verdicts on the claims of which these results measure a part; most sweeps have none."""
-    return [verdict for verdict in verdicts(trials_of(results)[0]) if any(part.effect.n for part in verdict.parts)]
+    return [verdict for verdict in verdicts(trials_of(results)[0]) if _measured(verdict)]
+
+
+def _measured(verdict: Verdict) -> bool:
+    return any(part.effect.n for part in verdict.parts)
 
 
 def words(verdict: Verdict) -> str:
@@ -359,7 +363,11 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
         f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
         counted,
-        *(["![Measured and printed effects, in units of their margins.](verdicts.png)"] if any(decided) else []),
+        *(
+            ["![Measured and printed effects, in units of their margins.](verdicts.png)"]
+            if any(map(_measured, judged))
+            else []
+        ),
     ]
     for paper in dict.fromkeys(verdict.claim["claim"].split("/")[0] for verdict in judged):
         ours = [verdict for verdict in judged if verdict.claim["claim"].startswith(f"{paper}/")]
@@ -381,10 +389,9 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
 def _made_of(verdict: Verdict) -> str:
     """The trials of all parts: how many, the hours that they took, and where they are from, see `Trial`."""
     trials = {trial.id: trial for part in verdict.parts for trial in part.trials}.values()
-    seconds = [
-        trial.metrics["rounds"] * trial.metrics["seconds_per_round"] for trial in trials if trial.metrics.get("rounds")
-    ]
-    made = [f"{amount(len(trials), 'trial')}, {math.fsum(seconds) / 3600:.2g} h in all"]
+    timed = [trial.metrics for trial in trials if {"rounds", "seconds_per_round"} <= trial.metrics.keys()]
+    hours = math.fsum(metrics["rounds"] * metrics["seconds_per_round"] for metrics in timed) / 3600
+    made = [f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h in all" if timed else "")]
     for column, head in ORIGIN.items():
         found = sorted({trial.origin[column] for trial in trials if column in trial.origin})
         made += [head + ", ".join(found)] if found else []

@@ -228,7 +228,8 @@ def stored(cache: Path | None, key: str) -> bytes | None:
     with suppress(OSError, DamageError):
         if cache is not None:
             manifest = read_manifest(cache / key, key)
-            os.utime(manifest.path)  # it was used, see `evict`
+            with suppress(OSError):
+                os.utime(manifest.path)  # it was used, see `evict`
             return manifest.read(*manifest.parts)
     return None
 
@@ -244,7 +245,8 @@ def cached(cache: Path | None, key: str, make: Callable[[], bytes]) -> bytes:
     if (content := stored(cache, key)) is None:
         log, content = Log(cache / key, key), make()
         if os.path.lexists(log.path) and not log.path.is_dir():
-            log.path.unlink(missing_ok=True)  # it may have been a folder, which another process has evicted
+            with suppress(IsADirectoryError, PermissionError):  # a folder that another process has evicted or made
+                log.path.unlink(missing_ok=True)
         log.append(digest := Part.of(content).digest, content)
         log.finish({})
         # The digest decides like chance, so that no process has to know what others have added since the last look.
