@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from datasets.federation import Examples, Federation, Source
@@ -39,7 +39,7 @@ def dealt(config: SharedTestConfig, seed: int = 0, given: Source | None = None, 
     return natural.partition(natural.Config(**fields), config, given, streams(seed))
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.lists(st.integers(1, 60), min_size=4, max_size=4), st.integers(2, 4), st.integers(0, 30), st.integers(0, 20))
 def test_whoever_is_drawn_can_give_its_share_if_small_clients_are_left_out(
     train: list[int], clients: int, shadow: int, seed: int
@@ -47,11 +47,10 @@ def test_whoever_is_drawn_can_give_its_share_if_small_clients_are_left_out(
     given, config = source(tuple(train)), data(clients=clients, shadow_size=shadow)
     chosen = natural.Config(too_few="leave_out", min_examples=4, one_class="keep")
     small = natural.too_small(4, shadow, clients, np.array(train), np.array(TEST))
-    if natural.shortages(chosen, config, given) or (~small).sum() < clients:
-        return
+    assume(not natural.shortages(chosen, config, given) and (~small).sum() >= clients)
     able = np.sort(np.array(train)[~small])
-    if able[0] - np.ceil(shadow * able[0] / able[:clients].sum()) < 4:
-        return  # no client can be left out: the shadow set is too large, whoever is drawn
+    # Else no client can be left out: the shadow set is too large, whoever is drawn.
+    assume(able[0] - np.ceil(shadow * able[0] / able[:clients].sum()) >= 4)
     federation = natural.partition(chosen, config, given, streams(seed))
     assert federation.clients == clients and federation.sizes.min() >= 4
 

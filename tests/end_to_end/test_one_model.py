@@ -66,13 +66,3 @@ def test_the_risk_is_on_the_terminal_in_the_report_and_in_a_figure(finished: tup
     assert "DP-SGD" in differences and "MIA" in differences
     files = {path.name for path in report.iterdir()}
     assert {"risk_of_models.png", "trade_off.png", "attack_roc.png", "clients_exposed_risk.png"} <= files
-
-
-def test_the_risk_is_in_mlflow(finished: tuple[Path, str]) -> None:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{finished[0] / 'mlflow.db'}")
-    runs = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])  # type: ignore[union-attr]
-    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
-    assert len(children) == 6
-    assert all({f"attack/{name}" for name in RISKS} <= child.data.metrics.keys() for child in children)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +84,8 @@ def test_hopeless_trials_are_stopped_and_go_on_without_the_scheduler(tmp_path):
 
     printed = ran(sweep, results, "tune.scheduler=null")
     for trial in [row["id"] for row in rows if row["status"] == "stopped"]:
-        manifest = json.loads((results / "tuned" / "trials" / trial / "manifest.json").read_text())
-        if manifest["facts"]["status"] == "finished":
-            assert "round 1/6" not in "".join(line for line in printed.splitlines() if trial in line)
-            assert rounds(results, "tuned", trial)["round"] == list(range(6))
+        assert "round 1/6" not in "".join(line for line in printed.splitlines() if trial in line)
+        assert rounds(results, "tuned", trial)["round"] == list(range(6))
     assert {row["status"] for row in trials(results, "tuned")} == {"finished"}
 
 

@@ -107,7 +107,7 @@ def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):
     assert late.returncode != 0 and "import orchestrator first" in late.stderr
 
 
-@pytest.mark.parametrize("command", ["ui", "report"])
+@pytest.mark.parametrize("command", ["ui", "report", "verdict"])
 def test_a_folder_without_runs_is_refused(tmp_path, capsys, command):
     assert main([command, str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err

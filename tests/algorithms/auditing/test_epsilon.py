@@ -43,9 +43,8 @@ def test_the_noise_levels_of_andrew_et_al_at_delta_1e_6_and_separations_beyond_a
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_the_closed_form_of_delta_gives_back_delta(mu, delta):
     epsilon = epsilon_gdp(mu, delta)
-    if epsilon:
-        found = stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * stats.norm.cdf(-epsilon / mu - mu / 2)
-        assert found == pytest.approx(delta, rel=1e-4)
+    found = stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * stats.norm.cdf(-epsilon / mu - mu / 2)
+    assert found == pytest.approx(delta, rel=1e-4)
 
 
 def test_andrew_et_als_epsilon_of_a_normal_against_the_gaussian_null():

@@ -11,7 +11,7 @@ from algorithms.core.network import Network
 from algorithms.models import keras_cnn
 from tests.support.stand_ins import network_of
 
-SLICE, SMALL = (1, 128, 128), (1, 18, 18)
+SMALL = (1, 18, 18)
 
 
 def network(shape=SMALL, **fields) -> Network:

@@ -13,7 +13,7 @@ import pytest
 from datasets.components import forget
 from orchestrator.cluster import data_checks
 from orchestrator.cluster.data_checks import data_problems
-from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.errors import ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.small_runs import SmallRuns
 from orchestrator.trial.attack_tasks import content_digest
@@ -118,20 +118,6 @@ def test_a_model_that_does_not_fit_the_data_is_one_problem_at_its_line(tmp_path:
     assert data_problems(model_sweep(tmp_path, "Plain"), download=False) == []
     run = model_sweep(tmp_path, "Convolutional").runs[0]
     assert "(backend loop), because it has batch normalization" in run.model.module.remark(run.model.config, run)
-
-
-@pytest.mark.usefixtures("own_modules")
-@pytest.mark.parametrize(
-    ("model", "args", "line", "words"),
-    [
-        ("Plian", "", 6, "base.model.name: tests.support.own_modules:Plian does not exist"),
-        ("Plain", "widht: 3", 7, "base.model.args: tests.support.own_modules:Plain takes"),
-    ],
-)
-def test_a_model_that_cannot_be_called_is_refused_at_its_line(tmp_path, model, args, line, words):
-    with pytest.raises(ConfigError) as refusal:
-        model_sweep(tmp_path, model, args)
-    assert f"sweep.yaml:{line}: {words}" in str(refusal.value) and len(refusal.value.problems) == 1
 
 
 @pytest.mark.usefixtures("own_modules")

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from algorithms.core.metric import FAMILIES, Metric
-from algorithms.interfaces import Outcome
 from datasets.components import complete, components
 from orchestrator.config.metric_names import (
-    BOOKKEEPING,
     FOLDERS,
     OTHER,
     ROUND_METRICS,
@@ -24,8 +18,6 @@ from orchestrator.config.metric_names import (
     table_columns,
 )
 from orchestrator.report.vocabulary import component_label, value_label
-from orchestrator.trial.metric_rows import final_metrics
-from tests.support.inline import inline_trial
 
 DECLARED = {(folder, name): complete(folder, name).METRICS for folder in FOLDERS for name in components(folder)}
 
@@ -88,34 +80,3 @@ def test_components_say_what_they_are_called() -> None:
     assert component_label("attacks.0.name", "sia") == "sia"
     assert component_label("data.name", "a_set_of_old") == "a_set_of_old"
     assert component_label("no.slot.name", "mnist") == "mnist"
-
-
-# Real runs
-
-
-BASE: dict[str, Any] = {
-    "rounds": 2,
-    "data": {"name": "digits", "clients": 6},
-    "model": {"name": "mlp", "hidden": [8]},
-    "training": {"epochs": 1},
-}
-UNGROUPED = {"name": "digits", "clients": 6, "split": {"name": "dirichlet"}}
-SHADOW = {"name": "shadow_mia", "every": 1, "shadows": 1}
-RUNS: dict[str, dict[str, Any]] = {
-    "groups": {"clustering": {"name": "ifca", "clusters": 2}, "attacks": [SHADOW], "training": {"name": "dp_sgd"}},
-    "finp": {"data": UNGROUPED, "objective": "finp", "aggregation": "finp_ala", "attacks": ["sia"]},
-    "metric": {"data": UNGROUPED, "privacy": "metric_privacy", "aggregation": "fedyogi"},
-}
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_every_metric_of_a_run_is_declared(name: str, tmp_path: Path) -> None:
-    trial = inline_trial(BASE | RUNS[name], tmp_path)
-    while not trial.done:
-        trial.advance()
-    table = trial.rows("rounds").to_pylist()
-    found = final_metrics(trial.run, Outcome(table, trial.state.spent, trial.data.sizes))
-    found |= {name: value for row in table for name, value in row.items()}
-    numbers = [name for name, value in found.items() if not isinstance(value, str) and name not in BOOKKEEPING]
-    assert len(numbers) > 15
-    assert [name for name in numbers if metric(name).family == OTHER and not name.startswith("guarantee")] == []

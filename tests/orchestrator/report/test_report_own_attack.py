@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from orchestrator.report.terminal import summary_table
 from orchestrator.results.sweeps import believe
 from tests.support.arranged import figure, read
 from tests.support.figure_texts import texts
-from tests.support.page_examples import added
 from tests.support.synthetic_results import write_sweep
 
 OWN = (
@@ -101,9 +99,3 @@ def test_it_is_in_the_tables_with_its_reading(own: Arrangement) -> None:
     console.print(summary_table(own.results, 200))
     printed = console.export_text()
     assert "AUC" in printed.split("───")[0] and "own: among the 8 shadows" in printed
-
-
-def test_the_attack_of_contributing_declares_its_sentence(tmp_path: Path) -> None:
-    with added(tmp_path) as examples:
-        (gap,) = examples["attacks"].module.METRICS
-    assert gap.risk.words and gap.chance == 0.0

@@ -348,11 +348,6 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
     assert trials[0].metrics == {"accuracy": 0.3}
 
 
-def test_the_command_refuses_a_folder_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verdict", str(tmp_path)]) == 2
-    assert str(tmp_path) in capsys.readouterr().err
-
-
 def test_the_page_of_verdicts_is_what_the_command_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.cli import main
 from orchestrator.tracking import labels, store
 from orchestrator.tracking.store import server_problem
-from tests.support.command import SWEEP
 
 WRONG = {
     "htp://host:5000": "Did you mean 'http'?",
@@ -38,15 +36,6 @@ def test_what_can_be_no_address_is_refused_and_what_mlflow_can_write_to_is_not(m
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "host:5000")
     assert "Did you mean http://host:5000?" in (server_problem(None) or "")
     assert server_problem("http://host") is None
-
-
-def test_the_command_refuses_it_before_anything_starts(tmp_path, capsys):
-    (tmp_path / "tiny.yaml").write_text(SWEEP)
-    options = ["--results", str(tmp_path / "results"), "--tracking-uri", "host:5000"]
-    assert main(["run", str(tmp_path / "tiny.yaml"), *options]) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith("--tracking-uri: host:5000 is no MLflow address") and said.out == ""
-    assert not (tmp_path / "results").exists()
 
 
 def test_no_sentence_has_a_password():

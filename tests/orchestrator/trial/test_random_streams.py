@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.core.noise import Normals
@@ -26,14 +25,6 @@ purposes = st.sampled_from(sorted(PURPOSES))
 
 def words(seed: int, purpose: str, *place: int) -> tuple[int, ...]:
     return tuple(sequence(seed, purpose, *place).generate_state(4).tolist())
-
-
-@given(st.integers(0, 2**63), purposes, places)
-def test_a_stream_is_a_function_of_its_name_and_an_integer_of_it_a_seed(seed, purpose, place):
-    first, again = stream(seed, purpose, *place), stream(seed, purpose, *place)
-    assert first.random(5).tolist() == again.random(5).tolist()
-    value = integer(seed, purpose, *place)
-    assert type(value) is int and 0 <= value < 2**63 and value == integer(seed, purpose, *place)
 
 
 def test_no_two_seeds_purposes_rounds_or_clients_share_a_stream():
