@@ -2,25 +2,19 @@
 
     G_a[i, j] = <u_i[a], u_j[a]>            ||u_i[a] - u_j[a]||^2 = G_a[i, i] + G_a[j, j] - 2 G_a[i, j]
 
-The updates [clients, d] are read once, by several threads, in pieces that fit a processor's cache, and never copied as a
-whole. The pieces' products are added in one order, so that the bytes do not depend on the threads. All clients start from
-the same model, so the distances between their updates are the distances between their models.
+The updates [clients, d] are read once, in pieces that fit a processor's cache, and never copied as a whole. All clients
+start from the same model, so the distances between their updates are the distances between their models.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from algorithms.core.messages import Doubles, Floats
 
 PIECE = 1 << 15  # float64 numbers that are processed at a time: a quarter of a megabyte
-BATCH = 1 << 9  # numbers in the products that a thread makes at a time, 32 of four clients
-THREADS = min(8, os.cpu_count() or 1)  # BLAS gives up the interpreter's lock
-WAVE = 2 * THREADS  # batches that are multiplied before their products are added
 COLUMNS = 1 << 12  # columns that are processed at a time where rows are not combined
 # A squared distance below this share of the squared norms is rounding error: float32 models that differ by more than their last
 # digits lie above it, and equal ones must have distance zero, because noise may be divided by it.
@@ -37,24 +31,14 @@ def gram(rows: Floats, sizes: Sequence[int] | None = None) -> Doubles:
     [d], and None treats all of [d] as one.
     """
     clients, length = rows.shape
-    width = max(1, PIECE // max(1, clients))
-    ends = np.cumsum((0, length) if sizes is None else (0, *sizes)).tolist()
-    pieces = [(a, at, min(at + width, end)) for a, end in enumerate(ends[1:]) for at in range(ends[a], end, width)]
-    products = np.zeros((len(ends) - 1, clients, clients))
-
-    @np.errstate(invalid="ignore", over="ignore")  # the result shows a model that has diverged
-    def multiplied(batch: Sequence[tuple[int, int, int]]) -> list[Doubles]:
-        found = (rows[:, at:end].astype(np.float64) for _, at, end in batch)
-        return [piece @ piece.T for piece in found]
-
-    many = max(1, BATCH // max(1, clients**2))
-    batches = [pieces[at : at + many] for at in range(0, len(pieces), many)]
-    with ThreadPoolExecutor(THREADS) as pool, np.errstate(invalid="ignore"):
-        for at in range(0, len(batches), WAVE):  # so that few products wait to be added
-            wave = batches[at : at + WAVE]
-            for batch, found in zip(wave, pool.map(multiplied, wave), strict=True):
-                for (a, *_), product in zip(batch, found, strict=True):
-                    products[a] += product
+    sizes, width = (length,) if sizes is None else tuple(sizes), max(1, PIECE // max(1, clients))
+    products, start = np.zeros((len(sizes), clients, clients)), 0
+    with np.errstate(invalid="ignore", over="ignore"):  # the result shows a model that has diverged
+        for product, size in zip(products, sizes, strict=True):
+            for at in range(start, start + size, width):
+                piece = rows[:, at : min(at + width, start + size)].astype(np.float64)
+                product += piece @ piece.T
+            start += size
     return products
 
 
