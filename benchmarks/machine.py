@@ -18,12 +18,16 @@ def use_cores(count: int) -> None:
     os.sched_setaffinity(0, allowed[:count])
 
 
+def cpuinfo() -> dict[str, str]:
+    """What Linux says of the first processor; empty elsewhere."""
+    place = Path("/proc/cpuinfo")
+    first = place.read_text().split("\n\n")[0] if place.exists() else ""
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+
+
 def describe(data: Path | None) -> dict[str, str]:
     """What a figure depends on besides the code."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
-    )
+    model = cpuinfo().get("model name", platform.machine())
     memory = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
     return {
         "processor": f"{model}, {len(os.sched_getaffinity(0))} cores at hand, at most 2 used",

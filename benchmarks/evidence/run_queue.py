@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from orchestrator.config.sweep_file import Sweep
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+
+from machine import cpuinfo  # noqa: E402
+
 CHECKOUT = HERE.parents[1]
 RUN = (sys.executable, "-m", "orchestrator", "run")
 MEASURED = CHECKOUT / "docs" / "measured"
@@ -90,9 +94,7 @@ def append(file: Path, rows: pd.DataFrame) -> None:
 
 def processor() -> str:
     """The name of this machine's processor, and which of the extensions that matter here it has."""
-    place = Path("/proc/cpuinfo")
-    first = place.read_text().split("\n\n")[0] if place.exists() else ""
-    known = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    known = cpuinfo()
     flags = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in known.get("flags", "").split()]
     return " ".join([known.get("model name", platform.machine()), *flags])
 

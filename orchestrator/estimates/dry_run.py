@@ -124,16 +124,18 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
             rate, training = small.rate(run, data), run.training
             kept = size is None or FLOAT * size < client_actors.WORTH * counts.a_client(run, data.sizes, rate)
             first = (own if kept else 1.0) if sweep.resources.share else None
-            of_trial, alone = (counts.of_trial(run, data, place, rate, loading, own) for own in (first, None))
+            of_trial = counts.of_trial(run, data, place, rate, loading, first)
+            shadows = of_trial.get(SHADOWS, 0.0)
+            each_anew = counts.of_trial(run, data, place, rate, loading, None)[SHADOWS] if shadows else 0.0
             if training.module.reduced_precision(training.config):
                 full = replace(training, config=training.config.model_copy(update={"precision": "float32"}))
                 reduced.append(rate("train") / small.rate(replace(run, training=full), data)("train"))
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
-        anew += kinds[kind] * alone.get(SHADOWS, 0.0)
+        anew += kinds[kind] * each_anew
         if run.clustering.config.clusters > 1:
-            again += kinds[kind] * (alone.get(SHADOWS, 0.0) - of_trial.get(SHADOWS, 0.0))
+            again += kinds[kind] * (each_anew - shadows)
         timed += kinds[kind]
         if data.unused >= data.clients:  # more than the remainder of a division
             used = f"beside {data.sizes.sum()} of clients"

@@ -65,8 +65,9 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
             notes += [
                 f"{name}: has no resolved runs (column run); not used" for name in frames if "run" not in frames[name]
             ]
-            read = [row for name, frame in frames.items() for row in frame.assign(table=name).to_dict("records")]
-            usable, left_out = _usable([(row, flat(json.loads(row["run"]))) for row in read if "run" in row], path.name)
+            whole = [frame.assign(table=name) for name, frame in frames.items() if "run" in frame]
+            rows = [(row, flat(json.loads(row["run"]))) for frame in whole for row in frame.to_dict("records")]
+            usable, left_out = _usable(rows, path.name)
         else:
             usable, left_out = trials_of(read_results(path))
         notes += left_out
