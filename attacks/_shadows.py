@@ -5,7 +5,7 @@ rounds, epochs, aggregation and privacy mechanism, whose clients hold examples o
 alternative, a single model that is trained until it is as accurate on its examples as the attacked one is on its own.
 
 ``config`` is that of `attacks.shadow_mia`. A job holds everything that its model depends on besides the shadow set and
-the run. An equal job therefore gives an equal model, and a model that was trained for it before can be reused.
+the run. Equal jobs that are trained together therefore give equal models, and models that were trained for them can be reused.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
@@ -29,6 +30,7 @@ from datasets.federation import Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY, portions
 
 if TYPE_CHECKING:
+    from algorithms.core.messages import Weights
     from algorithms.core.network import Network
 
 Role = Literal["shadow", "probe"]
@@ -72,7 +74,7 @@ class Shadow(Outputs):
     accuracy: float  # on members
     epochs: int  # of all rounds
     role: Role = "shadow"
-    # The bytes of its federation, from which a job with more rounds continues; empty: there is none.
+    # The first of those trained together has the bytes of all their federations, from which jobs with more rounds continue.
     state: NDArray[np.uint8] = field(default_factory=lambda: NO_STATE)
 
 
@@ -146,59 +148,78 @@ def earlier(job: ShadowJob) -> Iterator[ShadowJob]:
         yield replace(job, rounds=rounds, took_part=None if job.took_part is None else job.took_part[:rounds])
 
 
-def train_shadow(job: ShadowJob, data: Federation, network: Network, run: Run, begun: Shadow | None = None) -> Shadow:
-    """Train a job's model on its members, then query it with members and non-members.
+def train_shadows(
+    jobs: Sequence[ShadowJob], data: Federation, network: Network, run: Run, begun: Sequence[Shadow] = ()
+) -> list[Shadow]:
+    """Train the models of several jobs of one cluster on their members, then query each with members and non-members.
 
-    ``begun`` is the result of one of the `earlier` jobs; without it, the training begins anew, and ends with the same
-    bytes. ``network`` holds the shadow model afterwards. Raises FloatingPointError if the training diverged.
+    ``begun`` are the results of `earlier` jobs; without them, the training begins anew, and ends with the same bytes.
+    Raises FloatingPointError if the training of one of them diverged.
     """
-    rows, size = np.concatenate([job.members, job.nonmembers]), len(job.members)
-    queries = Examples(data.prepare(data.shadow.x[rows], job.strengths[rows]), data.shadow.y[rows])
-    if len(job.sizes):
-        epochs, state = _train_federation(job, queries[:size], data, network, run, begun)
+    queries = [_queries(job, data) for job in jobs]
+    if len(jobs[0].sizes):
+        models, state = _train_federations(jobs, queries, data, network, run, begun)
+        trained = [(model, jobs[0].rounds * run.training.config.epochs) for model in models]
     else:
-        epochs, state = _train_single(job, queries[:size], data, network, run), NO_STATE
-    logits = network.logits(queries.x)
-    accuracy = float(np.mean(logits[:size].argmax(axis=1) == queries.y[:size]))
-    return Shadow(logits, queries.y, np.arange(len(rows)) < size, accuracy, epochs, job.role, state)
+        trained = [_train_single(job, own, data, network, run) for job, own in zip(jobs, queries, strict=True)]
+        state = NO_STATE
+    shadows = list[Shadow]()
+    for job, own, (model, epochs) in zip(jobs, queries, trained, strict=True):
+        network.load(model)
+        logits, member = network.logits(own.x), np.arange(len(own)) < len(job.members)
+        accuracy = float(np.mean((logits.argmax(axis=1) == own.y)[member]))
+        shadows.append(Shadow(logits, own.y, member, accuracy, epochs, job.role, NO_STATE if shadows else state))
+    return shadows
 
 
-def _train_federation(
-    job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run, begun: Shadow | None
-) -> tuple[int, NDArray[np.uint8]]:
-    """Train the model of a federation that imitates the run's; return its epochs, and the state to continue from."""
-    from algorithms.engine.federation import train_model
+def _queries(job: ShadowJob, data: Federation) -> Examples:
+    """The members, as the job's clients hold them one after another, and the non-members."""
+    rows = np.concatenate([job.members, job.nonmembers])
+    return Examples(data.prepare(data.shadow.x[rows], job.strengths[rows]), data.shadow.y[rows])
+
+
+def _train_federations(
+    jobs: Sequence[ShadowJob],
+    queries: Sequence[Examples],
+    data: Federation,
+    network: Network,
+    run: Run,
+    begun: Sequence[Shadow],
+) -> tuple[list[Weights], NDArray[np.uint8]]:
+    """Train federations that imitate the run's; return their models, and the state to continue all of them from."""
+    from algorithms.engine.federation import train_one_each
     from algorithms.engine.round import RoundState, packed, unpacked
 
+    def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:
+        return np.random.default_rng([seed, crc32(purpose.encode()), *place])
+
+    imitations = [_imitation(job, own[: len(job.members)], data) for job, own in zip(jobs, queries, strict=True)]
+    streams = [partial(stream, job.seed) for job in jobs]
+    start = RoundState(**unpacked(load(begun[0].state.tobytes()))) if begun else None
+    state = train_one_each(run, imitations, network, jobs[0].rounds, streams, jobs[0].took_part, start)
+    return state.models, np.frombuffer(save(packed(state)), np.uint8)
+
+
+def _imitation(job: ShadowJob, members: Examples, data: Federation) -> Federation:
+    """The federation whose clients hold the job's members."""
     unused = np.setdiff1d(np.arange(len(data.shadow)), np.concatenate([job.members, job.nonmembers]))
-    clients, nobody = len(job.sizes), np.empty(0, np.int64)
-    imitation = replace(
+    return replace(  # what is not trained on stays that of the run
         data,
         train=members,
         offsets=np.concatenate([[0], np.cumsum(job.sizes)]),
-        groups=np.zeros(clients, np.int64),
-        group_names=("shadow",),
-        strengths=np.zeros(clients, np.float32),
         example_strengths=job.strengths[job.members],
-        test=members[:0],
-        test_owner=nobody,
-        nonmembers=data.shadow[:0],
-        nonmember_owner=nobody,
         # Where the server trains its first model on examples of its own, the shadow's server does so, on others.
         shadow=data.shadow[unused if len(unused) else job.members],
     )
-    stream = lambda purpose, *place: np.random.default_rng([job.seed, crc32(purpose.encode()), *place])  # noqa: E731
-    start = RoundState(**unpacked(load(begun.state.tobytes()))) if begun else None
-    state = train_model(run, imitation, network, job.rounds, stream, job.took_part, start)
-    network.load(state.models[0])
-    return job.rounds * run.training.config.epochs, np.frombuffer(save(packed(state)), np.uint8)
 
 
-def _train_single(job: ShadowJob, members: Examples, data: Federation, network: Network, run: Run) -> int:
-    """Train one model until it is accurate enough on ``members``; return its epochs."""
+def _train_single(
+    job: ShadowJob, queries: Examples, data: Federation, network: Network, run: Run
+) -> tuple[Weights, int]:
+    """Train one model until it is accurate enough on the members; return it with its epochs."""
     from algorithms.engine.backends.loop import passes
 
-    rng = np.random.default_rng(job.seed)
+    rng, members = np.random.default_rng(job.seed), queries[: len(job.members)]
     network.load(network.initial(rng))
     epochs = 0
     for loss in islice(passes(network, members, run.training, rng, data.prepare), job.max_epochs):
@@ -207,4 +228,4 @@ def _train_single(job: ShadowJob, members: Examples, data: Federation, network: 
         epochs += 1
         if np.mean(network.logits(members.x).argmax(axis=1) == members.y) >= job.target_accuracy:
             break
-    return epochs
+    return network.weights(), epochs

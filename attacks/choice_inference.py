@@ -41,7 +41,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from algorithms.core.choices import Preferences
 from algorithms.core.messages import Doubles, Ints
 from algorithms.core.metric import CHOICE, Column, Metric, PerClient
 from algorithms.interfaces import Problems, Run
@@ -140,7 +139,7 @@ def follow(config: Config, seen: SeenChoice) -> Mapping[str, NDArray[np.float64]
     """Narrow the interval [low, high] of every client's weight of risk to those with which it would have chosen alike."""
     beta, clients = seen.preferences.beta, len(seen.chosen)
     ends = {"low": np.zeros(clients), "high": np.ones(clients)} | {n: array.copy() for n, array in seen.kept.items()}
-    if _beta_decides(seen.preferences):
+    if np.ptp(beta) > 0 and seen.preferences.turn is None:  # not where those who move are drawn
         for end in ends.values():
             free = np.flatnonzero((seen.chosen >= 0) & (end != beta))
             other = free[seen.instead(free, end[free]) != seen.chosen[free]]  # who would choose otherwise at the end
@@ -163,7 +162,10 @@ def infer(config: Config, seen: SeenChoices) -> Exposure:
     metrics: dict[str, float] = {}
     columns: dict[str, Doubles] = {}
     measures: list[Measure] = []
-    secrets = {"group": data.groups, "tolerance": _tolerance(seen.preferences), "label": mixes.argmax(axis=1)}
+    beta, threshold = seen.preferences.beta, seen.preferences.threshold
+    minding = beta if np.ptp(beta) > 0 else -threshold
+    tolerance = (minding > np.median(minding)).astype(np.int64)
+    secrets = {"group": data.groups, "tolerance": tolerance, "label": mixes.argmax(axis=1)}
     for name, secret in secrets.items():
         wanted = config.secrets == "auto" or name in config.secrets
         if not wanted or (secret == secret[0]).all():
@@ -301,17 +303,6 @@ def bits_of_interval(low: Doubles, high: Doubles) -> Doubles:
     [0.0, 2.0]
     """
     return 0.0 - np.log2(np.maximum(high - low, 2.0**-STEPS))
-
-
-def _beta_decides(preferences: Preferences) -> bool:
-    """Whether the weights differ and clients follow them: they do not where those who move are drawn."""
-    return bool(np.ptp(preferences.beta) > 0) and preferences.turn is None
-
-
-def _tolerance(preferences: Preferences) -> Ints:
-    """Return whether each client is in the half that minds risk more, by its weight or, if all are equal, its threshold."""
-    minding = preferences.beta if np.ptp(preferences.beta) > 0 else -preferences.threshold
-    return (minding > np.median(minding)).astype(np.int64)
 
 
 def _mixes(data: Federation) -> Doubles:

@@ -27,7 +27,7 @@ since, and a client attacks as soon as it has trained a model itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -51,44 +51,19 @@ ASKS = "was this example trained on?"
 PAPERS = {"Yeom 2018": "https://arxiv.org/abs/1709.01604"}
 FEWEST = FEWEST_NONMEMBERS  # members, and non-members, below which no threshold can be learned
 RESERVED, CHOSEN, DRAWN = 21, 22, 23  # places of the streams
-METRICS = (
-    Metric(
-        "client_mia_accuracy",
-        MEMBERSHIP,
-        "client's MIA accuracy, mean attacker and model",
-        "lower",
-        chance="client_mia_accuracy_null",
-    ),
-    Metric(
-        "client_mia_accuracy_worst",
-        MEMBERSHIP,
-        "client's MIA accuracy, worst model",
-        "lower",
-        chance="client_mia_accuracy_worst_null",
-    ),
-    Metric(
-        "client_mia_auc",
-        MEMBERSHIP,
-        "client's MIA AUC, mean attacker and model",
-        "lower",
-        chance="client_mia_auc_null",
-        table=Column(5, "client's\nMIA AUC"),
-        reading="client's MIA: a client attacks the examples of others; mean over attackers and models",
-    ),
-    Metric(
-        "client_mia_auc_worst",
-        MEMBERSHIP,
-        "client's MIA AUC, worst model",
-        "lower",
-        chance="client_mia_auc_worst_null",
-    ),
-    Metric(
-        "client_mia_worst_attacker",
-        MEMBERSHIP,
-        "client's MIA accuracy, worst attacker",
-        "lower",
-        chance="client_mia_worst_attacker_null",
-    ),
+SHOWN: dict[str, Any] = {
+    "table": Column(5, "client's\nMIA AUC"),
+    "reading": "client's MIA: a client attacks the examples of others; mean over attackers and models",
+}
+METRICS = tuple(
+    Metric(name, MEMBERSHIP, f"client's MIA {label}", "lower", chance=f"{name}_null", **shown)
+    for name, label, shown in (
+        ("client_mia_accuracy", "accuracy, mean attacker and model", {}),
+        ("client_mia_accuracy_worst", "accuracy, worst model", {}),
+        ("client_mia_auc", "AUC, mean attacker and model", SHOWN),
+        ("client_mia_auc_worst", "AUC, worst model", {}),
+        ("client_mia_worst_attacker", "accuracy, worst attacker", {}),
+    )
 )
 
 

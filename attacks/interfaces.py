@@ -60,7 +60,7 @@ class AttackedModel:
     cluster: Cluster
     network: Network  # provides the torch module, which afterwards holds whatever the attack loaded last
     weights: Weights
-    shadows: Sequence[Any]  # the results of `ModelAttack.train_shadow`, in the order of the attack's jobs
+    shadows: Sequence[Any]  # the results of `ModelAttack.train_shadows`, in the order of the attack's jobs
     rng: np.random.Generator  # of this model and round
     sent: Sequence[Weights]  # all models as they are sent out
     trained: Ints  # [clients] the model that each client trained last, -1: none
@@ -368,14 +368,19 @@ class ModelAttack(Attack, Protocol):
     def earlier(job: Any) -> Iterable[Any]:
         """The jobs whose training this one continues, the longest first; by default none.
 
-        If one of them has been trained, `train_shadow` gets its ``Shadow`` as ``begun``; the result must be the same without.
+        If those of all jobs have been trained, `train_shadows` gets their ``Shadow`` as ``begun``; it returns the same without.
         """
         return ()
 
     @staticmethod
-    def train_shadow(job: Any, data: Federation, network: Network, run: Run, begun: Any = None) -> Any:
-        """Train one of the `shadow_jobs` of ``run`` on examples of the server's shadow set; return a ``Shadow``."""
-        raise TypeError("this attack lists shadow jobs but does not define train_shadow")
+    def train_shadows(
+        jobs: Sequence[Any], data: Federation, network: Network, run: Run, begun: Sequence[Any] = ()
+    ) -> Sequence[Any]:
+        """Train some `shadow_jobs` for one model of ``run`` on the server's shadow set; return a ``Shadow`` of each.
+
+        Where clients are trained at once, federations (jobs with ``rounds``) are too; else there is one.
+        """
+        raise TypeError("this attack lists shadow jobs but does not define train_shadows")
 
 
 class UpdateAttack(Attack, Protocol):

@@ -144,14 +144,11 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, Doubles]:
             own = Weights(seen.params[i], seen.buffers[i])
             seen.network.load(own if view == "updates" else seen.sent[seen.assignment[i]])
             losses = membership.losses(seen.network.logits(asked.x), asked.y)
-            found[view][i] = _signal(config, confidences_of_losses(losses))
+            confidence = confidences_of_losses(losses)
+            losses = np.logaddexp(0.0, -confidence)
+            signals = {"loss": losses, "probability": -np.exp(-losses), "logit": -confidence}
+            found[view][i] = signals[config.signal]
     return found
-
-
-def _signal(config: Config, confidence: Doubles) -> Doubles:
-    """Return what has a slope, the lower the surer the model is of the true class."""
-    losses = np.logaddexp(0.0, -confidence)
-    return {"loss": losses, "probability": -np.exp(-losses), "logit": -confidence}[config.signal]
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:

@@ -5,7 +5,8 @@
 prints a line for each file in ``sweeps/`` whose data are here (``FEDPRIV_DATA``). The figures are those of ``--dry-run``.
 "Before" is without what spares work: shadow federations go on from the audit before, where each began anew; a trace makes the
 patches of a convolution once for all labels, where it made them for each; trials and replicas that differ only in what the
-server does train their first round once, where each did; and replicas of small networks are trained several at a time.
+server does train their first round once, where each did; and replicas and shadow federations of small networks are trained
+several at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def patches_anew(
 
 
 def one_by_one(self: small_runs.SmallRuns, run: Any, data: Any, once: Any = small_runs.SmallRuns.rate) -> Any:
-    """The function that times a step, as if each replica were trained by itself."""
+    """The function that times a step, as if each replica and shadow federation were trained by itself."""
     rate = once(self, run, data)
     return lambda step, *attack: rate("train" if step == "replicate" else step, *attack)
 
@@ -63,10 +64,10 @@ def forecasts(path: Path) -> tuple[int, dry_run.Forecast, dict[str, float]]:
         with (
             patch.object(counts, "first_round", lambda run: next(alone)),
             patch.object(type(timed), "rate", one_by_one),
+            patch.object(counts, "TOGETHER", 1),
         ):
-            before = dict(forecast().trial)
-        if now.anew:
-            before[counts.SHADOWS] = now.anew
+            was = forecast()
+        before = was.trial | ({counts.SHADOWS: was.anew} if was.anew else {})
     if "curvature" in before and any(run.curvature.trace == "gauss_newton" for run in sweep.runs):
         with patch.object(chain, "_squared_lengths", patches_anew):
             before["curvature"] = forecast().trial["curvature"]

@@ -31,20 +31,11 @@ def build_federation(
     download: bool = True,
     source: Source | None = None,
 ) -> Federation:
-    """Load a data set and partition it among the clients.
+    """Load a data set, unless it is given as ``source``, and partition it among the clients.
 
-    The same seeds give the same federation, bit for bit.
-
-    Args:
-        data: the data set.
-        split: the way to partition it.
-        root: the folder that holds the data sets, and into which they are downloaded.
-        rng_for: returns the generator of a named purpose.
-        download: whether a data set that is absent may be downloaded.
-        source: the data set, if it has been loaded already.
-
-    Raises:
-        DataError: the data set is absent, damaged, or too small for the configuration; the message lists all reasons.
+    The same seeds give the same federation, bit for bit. ``root`` is the folder that holds the data sets (or another, see
+    `SourceContract.load`); one that is absent may be downloaded into it, unless ``download`` is false. Raises DataError if
+    the data set is absent, damaged, or too small for the configuration; the message lists all reasons.
     """
     if source is None:
         source = data.module.load(data.config, root, download)

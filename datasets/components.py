@@ -45,10 +45,8 @@ class Above:
 def read_when(**conditions: Any) -> dict[str, Any]:
     """Declare, as pydantic's ``json_schema_extra``, that a field is read only where sibling fields have certain values.
 
-    Where a condition does not hold, giving the field is an error, and the field is not part of the trial's id.
-
-    Args:
-        conditions: for each sibling field, the value, a tuple of values, or an `Above`.
+    Each of the ``conditions`` is a sibling field's value, a tuple of values, or an `Above`. Where a condition does not hold,
+    giving the field is an error, and the field is not part of the trial's id.
     """
     return {"read_when": {name: value if isinstance(value, tuple) else (value,) for name, value in conditions.items()}}
 

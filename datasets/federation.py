@@ -138,8 +138,7 @@ class Source:
     def examples(self, rows: Ints) -> Examples:
         """Return the examples with numbers ``rows`` [n], which count the training examples first and then the test examples.
 
-        Raises:
-            TypeError: the data set was not `fitted`, so that its examples would be prepared with statistics of all clients.
+        Raises TypeError if the data set was not `fitted`: its examples would be prepared with statistics of all clients.
         """
         if self.fit is not None:
             raise TypeError(f"{self.name}: a split takes examples of source.fitted(shadow), not of the source itself")
@@ -163,11 +162,9 @@ class Preparation:
     std: tuple[float, ...] | None = None
 
     def __call__(self, x: NDArray[Any], strengths: NDArray[Any]) -> Floats:
-        """Turn stored examples [n, ...], uint8 or float32, into model inputs [n, ...], float32.
+        """Turn stored examples, uint8 or float32 [n, ...], into model inputs, float32 [n, ...].
 
-        Args:
-            x: the examples.
-            strengths: [n] one transform strength per example (degrees or a brightness factor).
+        ``strengths`` [n] are those of the transform, one for each example: degrees, or brightness factors.
         """
         pixels = transforms.scale(x)
         moved = transforms.apply(self.transform, pixels, strengths, fill=self.fill)

@@ -33,17 +33,8 @@ def read(path: Path, md5: str | None = None) -> bytes:
 def encoded_images(path: Path, side: int, classes: int, labels: Sequence[str] = ("label",)) -> Examples:
     """Read a parquet file of Hugging Face with encoded images: the struct {bytes, path} in the column ``image``.
 
-    Args:
-        path: the file.
-        side: the height and width of every image.
-        classes: the number of classes.
-        labels: what the column with the labels may be called.
-
-    Returns:
-        Gray levels, uint8 [n, 1, side, side], and labels.
-
-    Raises:
-        DataError: the file is damaged; the message names it and the row.
+    Returns gray levels, uint8 [n, 1, side, side], and labels 0..classes-1, from the first of the columns ``labels`` that
+    there is. Raises DataError, with file and (of an image or a label) row, if the file is damaged.
     """
     import pandas as pd
     from PIL import Image
@@ -97,17 +88,10 @@ def in_sklearn(file: str) -> Path:
 
 
 def download(dataset: str, fetch: Callable[[], object], sought: str, remedy: str, allowed: bool) -> None:
-    """Download a data set. Nothing is tried twice.
+    """Download a data set by calling ``fetch``. Nothing is tried twice.
 
-    Args:
-        dataset: what it is called in the error message.
-        fetch: downloads it.
-        sought: the files that are missing, for the error message.
-        remedy: how else to get them, for the error message.
-        allowed: whether downloading is allowed.
-
-    Raises:
-        DataError: downloading is not allowed or fails, or the publisher does not answer.
+    Raises the DataError of `absence_error`, which names the missing files (``sought``) and how else to get them (``remedy``),
+    if downloading is not ``allowed`` or fails, or the publisher does not answer.
     """
     if not allowed:
         raise absence_error(dataset, sought, f"Downloading is off. {remedy}")

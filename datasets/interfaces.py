@@ -29,16 +29,10 @@ class SourceContract(BaseContract, Protocol):
     @staticmethod
     @abstractmethod
     def load(config: Any, root: Path, download: bool = True) -> Source:
-        """Read the data set.
+        """Read the data set, which may be downloaded if it is absent and ``download`` is true.
 
-        Args:
-            config: the component's fields.
-            root: the folder that holds the data sets, or (``BESIDE_SWEEP``) the folder of the sweep file.
-            download: whether the data set may be downloaded if it is absent.
-
-        Raises:
-            DataError: the data set is absent or damaged; the message names the file, where it was looked for, and the
-                remedy.
+        ``root`` is the folder that holds the data sets, or (``BESIDE_SWEEP``) the folder of the sweep file. Raises DataError
+        if the data set is absent or damaged; the message names the file, where it was looked for, and the remedy.
         """
 
     @staticmethod
@@ -60,13 +54,8 @@ class SplitContract(BaseContract, Protocol):
     def shortages(config: Any, data_config: SourceConfig, source: Source) -> list[str]:
         """Return the reasons why this data set cannot be partitioned as configured, those of `problems` included.
 
-        Args:
-            config: the component's fields.
-            data_config: the fields of the data set.
-            source: the data set.
-
-        Returns:
-            Sentences that open with a dotted key, such as "data.clients: ..."; empty if the partition is possible.
+        They are sentences that open with a dotted key, such as "data.clients: ..."; the list is empty if the partition is
+        possible. ``data_config`` has the fields of the data set.
         """
 
     @staticmethod
@@ -74,14 +63,8 @@ class SplitContract(BaseContract, Protocol):
     def partition(config: Any, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
         """Partition the data set. Callers check first that `shortages` is empty.
 
-        Args:
-            config: the component's fields.
-            data_config: the fields of the data set.
-            source: the data set.
-            rng_for: returns the generator of a named purpose.
-
-        Raises:
-            DataError: the random draw came out unusable, for example with a client that has no example.
+        ``data_config`` has the fields of the data set, and ``rng_for`` returns the generator of a named purpose. Raises
+        DataError if the random draw came out unusable, for example with a client that has no example.
         """
 
     @staticmethod

@@ -77,9 +77,7 @@ def room(folder: str) -> str:
 def offer(offers: Mapping[str, tuple[Offer, ...]], places: Iterable[Path] = ()) -> None:
     """Replace what own folders offer; the caches of `datasets.components` are the caller's to clear.
 
-    Args:
-        offers: the offers by room.
-        places: the files and folders that are own code.
+    ``offers`` are by room, and ``places`` are the files and folders that are own code.
     """
     origins.claim(places)
     _own.clear()

@@ -73,13 +73,9 @@ class Profile:
 def profile(path: Path, **options: Any) -> Profile:
     """Look at a table, arrays (.npz, .safetensors) or a folder of images, and choose the fields of their source.
 
-    Args:
-        path: the file or folder.
-        options: those of ``fedpriv new``: label, client, group, subject, drop_unlabeled, layout; None: not given.
-
-    Raises:
-        DataError: it cannot be used; the message says why and what to do, everything at once, one reason in a line, which
-            begins with the option or the field that it is about.
+    The ``options`` are those of ``fedpriv new``: label, client, group, subject, drop_unlabeled, layout; None: not given.
+    Raises DataError if the data cannot be used; the message says why and what to do, everything at once, one reason in a
+    line, which begins with the option, the field or the file that it is about.
     """
     path = own.place(OwnFilesConfig(path=str(path.absolute())), Path())
     kind = _kind(path)

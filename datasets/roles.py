@@ -154,12 +154,8 @@ def assigned(
 ) -> Roles:
     """Return the roles of examples, of which those of ``test``, ``nonmembers`` and ``validation`` are the clients' or nobody's.
 
-    Args:
-        clients: for each client, the numbers of its training examples.
-        shadow: those of the shadow set.
-        test: for each client (or none), those that it holds out for accuracy, and those of nobody.
-        nonmembers: likewise the non-members.
-        validation: likewise the examples for validation.
+    Each of these three has, for each client (or none), the numbers of the examples that it holds out, and those of nobody.
+    ``clients`` has the numbers of each client's training examples.
     """
 
     def owned(of_clients: Sequence[Ints], of_nobody: Ints) -> tuple[Ints, Ints]:
@@ -183,10 +179,7 @@ def shortages(config: SourceConfig, source: Source) -> list[str]:
 def assign(config: SourceConfig, source: Source, rng: np.random.Generator) -> Roles:
     """Assign examples at random: equally many to each client, and the configured numbers to the other purposes.
 
-    Args:
-        config: the fields of the data set, a `SharedTestConfig` or a `HeldOutConfig`; `shortages` must be empty for it.
-        source: the data set.
-        rng: the generator.
+    ``config`` is a `SharedTestConfig` or a `HeldOutConfig`, for which `shortages` must be empty.
     """
     training = rng.permutation(len(source.train))
     testing = rng.permutation(len(source.test)) + len(source.train)

@@ -10,11 +10,7 @@ from datasets.federation import Source
 
 
 def source_problems(source: Any) -> list[str]:
-    """Return what a reader got wrong, one sentence each; empty for a sound data set.
-
-    Args:
-        source: what the reader's ``load`` returned.
-    """
+    """Return what a reader, whose ``load`` returned ``source``, got wrong, one sentence each; empty for a sound data set."""
     if not isinstance(source, Source):
         return [f"load must return a datasets.federation.Source; it returned {type(source).__name__}"]
     problems = []

@@ -32,16 +32,11 @@ def split(x: NDArray[Any], y: Ints, n: int) -> tuple[Examples, Examples]:
 
 
 def part(share: float, y: Ints, owner: Ints | None = None) -> NDArray[np.bool_]:
-    """Choose a fixed random share of everybody's examples, stratified by class.
+    """Choose a fixed random share, within (0, 1), of everybody's examples, stratified by class.
 
-    Args:
-        share: the share, within (0, 1).
-        y: [examples] labels.
-        owner: [examples] whose each example is; None: all are of one person.
-
-    Returns:
-        [examples] whether each example is chosen. Of two examples or more, each person has at least one that is chosen
-        and at least one that is not; a single example is not chosen.
+    Of each example, ``y`` [n] is the label, and ``owner`` [n] whose it is; None: all are of one person. Returns whether each
+    is chosen, [n]. Of two examples or more, each person has at least one that is chosen and at least one that is not; a
+    single example is not chosen.
 
     >>> part(0.25, np.array([0, 0, 0, 0, 1, 1, 1, 1])).reshape(2, 4).sum(axis=1).tolist()
     [1, 1]

@@ -17,24 +17,16 @@ ANGLES_AT_ONCE = 16  # enough to amortize NumPy's cost per call, few enough to s
 
 
 def scale(x: NDArray[Any]) -> Floats:
-    """Scale pixels to [0, 1].
-
-    Args:
-        x: [n, ...] uint8, which is divided by 255, or float32, which is returned unchanged.
-    """
+    """Scale pixels to [0, 1]: uint8 [n, ...] is divided by 255, float32 is returned unchanged."""
     return np.divide(x, 255, dtype=np.float32) if x.dtype == np.uint8 else np.ascontiguousarray(x, np.float32)
 
 
 def rotate(x: Floats, degrees: ArrayLike, fill: float = 0.0) -> Floats:
     """Rotate images counter-clockwise about their center, at their own size, with bilinear interpolation.
 
+    ``degrees`` has one angle per image, [n], or a single one for all; pixels from outside the image have the value ``fill``.
     Without a fill, the result equals torchvision's ``rotate(..., BILINEAR)`` to 1e-5. An angle of 0 changes no bit. The
     sampling of each distinct angle is computed once.
-
-    Args:
-        x: [n, channels, height, width] images.
-        degrees: one angle per image, [n], or a single one for all.
-        fill: the value of pixels from outside the image.
     """
     angles, which = np.unique(np.broadcast_to(np.asarray(degrees), len(x)), return_inverse=True)
     by_angle = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
@@ -54,8 +46,7 @@ def rotate(x: Floats, degrees: ArrayLike, fill: float = 0.0) -> Floats:
 def _sampling(degrees: NDArray[Any], height: int, width: int) -> tuple[Ints, Floats, Floats]:
     """Compute how rotations by ``degrees`` [a] read an image of p = height * width pixels.
 
-    Returns:
-        Neighbors [a, 4, p], their weights [a, 4, p], and the uncovered share of each pixel [a, p].
+    Returns neighbors [a, 4, p], their weights [a, 4, p], and the uncovered share of each pixel [a, p].
     """
     angle = np.deg2rad(degrees.astype(np.float64))[:, None, None]
     y, x = np.arange(height)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
@@ -92,13 +83,9 @@ def brighten(x: Floats, factors: ArrayLike) -> Floats:
 
 
 def apply(name: Transform, x: Floats, strengths: ArrayLike, fill: float = 0.0) -> Floats:
-    """Apply a transform by name.
+    """Apply the transform of a name to examples [n, ...], with ``strengths`` [n] in degrees or as brightness factors.
 
-    Args:
-        name: "none", "rotation" or "brightness".
-        x: [n, ...] examples.
-        strengths: [n] degrees or brightness factors; ignored for "none".
-        fill: the background value for rotations.
+    "none" ignores the strengths; ``fill`` is the background value for rotations.
 
     >>> apply("brightness", np.full((2, 1, 1, 1), 0.5, np.float32), [0.5, 3.0]).ravel().tolist()
     [0.25, 1.0]
@@ -118,13 +105,7 @@ def identity(name: Transform) -> float:
 
 
 def normalize(x: Floats, mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> Floats:
-    """Subtract the mean and divide by the standard deviation of each channel.
-
-    Args:
-        x: [n, channels, ...] examples.
-        mean: one value per channel; None: nothing is subtracted.
-        std: one value per channel; None: no division.
-    """
+    """Subtract the mean and divide by the standard deviation of each channel of examples [n, channels, ...]; None: do not."""
     along = (1, -1, *[1] * (x.ndim - 2))
     if mean is not None:
         x = x - np.asarray(mean, np.float32).reshape(along)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -13,14 +12,14 @@ import pytest
 from algorithms.interfaces import ComponentContract
 from datasets.components import components
 from orchestrator.config.listing import listing
-from orchestrator.config.slots import SLOTS
 from orchestrator.conformance import suite
 from orchestrator.report.vocabulary import component_label
-from tests.support.page_examples import PAGE, Example, added
+from tests.support.page_examples import PAGE, Example, examples
 from tests.support.pages import code, page
+from tests.support.slot_components import FOLDERS
 from tests.test_imports import ROOMS
 
-FOLDERS = {slot.key: slot.folder for slot in SLOTS}
+__all__ = ["examples"]
 KIND = {
     "ModelAttack": "models",
     "UpdateAttack": "updates",
@@ -70,10 +69,8 @@ def test_the_table_has_every_contract_of_every_slot() -> None:
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: row.contract.__name__)
 def test_the_table_says_what_a_contract_owes_and_what_is_optional(row: Row) -> None:
-    mentioned = {
-        name for base in row.contract.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", ()))
-    }
-    every = {name for name in mentioned if not name.startswith("_")}
+    held = list(map(vars, row.contract.__mro__))
+    every = {name for own in held for name in (*own, *own.get("__annotations__", ())) if not name.startswith("_")}
     values = {name: getattr(row.contract, name) for name in every if hasattr(row.contract, name)}
     optional = {name for name, value in values.items() if not getattr(value, "__isabstractmethod__", False)}
     assert set(row.owed) == every - optional
@@ -96,12 +93,6 @@ def test_the_signatures_in_the_table_are_those_of_contracts_and_components(row: 
 
 
 # The three examples, each a file beside the folder of its slot
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Example]]:
-    with added(tmp_path_factory.mktemp("checkout")) as found:
-        yield found
 
 
 def test_the_examples_are_found_and_described(examples: dict[str, Example]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,11 @@ from orchestrator.results.sweeps import write_sweep
 from orchestrator.scheduling.trials import plan, trial_specs
 from orchestrator.trial import outcome
 from tests.support.inline import inline_trial
-from tests.support.page_examples import PAGE, Example, added
+from tests.support.page_examples import PAGE, Example, examples
 from tests.support.pages import YAML, page
 from tests.support.planted import finished
 
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Example]]:
-    with added(tmp_path_factory.mktemp("checkout")) as found:
-        yield found
+__all__ = ["examples"]
 
 
 # A run with all three
@@ -124,9 +119,8 @@ def test_their_metrics_and_labels_are_in_the_report(ran: Ran) -> None:
 # What the examples claim
 
 
-def test_clients_learn_the_bars_and_choose_by_the_risk_of_the_attack(
-    examples: dict[str, Example], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("examples")
+def test_clients_learn_the_bars_and_choose_by_the_risk_of_the_attack(tmp_path: Path) -> None:
     run = {
         "rounds": 2,
         "data": {"name": "bars", "clients": 10, "examples_per_client": 20, "split": {"minority_ratio": 0.3}},
@@ -178,9 +172,8 @@ def test_one_client_moves_the_heavy_ball_by_no_more_than_the_account_believes(
     silent = updates.copy()
     silent[0] = 0
     state = module.begin(config, before)
-    (with_it, kept, told), (without, same, also) = (
-        module.apply(config, state, theta, sent(own)) for own in (updates, silent)
-    )
+    with_it, kept, told = module.apply(config, state, theta, sent(updates))
+    without, same, also = module.apply(config, state, theta, sent(silent))
     assert np.linalg.norm(with_it.astype(float) - without) <= 1 / clients + 1e-5
     assert kept["sent"].tobytes() == same["sent"].tobytes() == theta.tobytes()
     assert told == also

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,7 +18,7 @@ from datasets.components import components
 from orchestrator.cli import ORDER, main, parser
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import Resources, load_sweep
-from orchestrator.results.paths import Folder, TrialFolder
+from orchestrator.results.paths import Folder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.sweeps import write_sweep
 from orchestrator.scheduling.trials import plan, trial_specs
@@ -48,9 +48,8 @@ def commands() -> list[str]:
     found = []
     for name in PAGES:
         blocks = re.findall(r"^ {4}(\S.*)$", page(name), re.MULTILINE)
-        found += [
-            match["arguments"].split("   ")[0] for text in [*blocks, *code(name)] for match in COMMAND.finditer(text)
-        ]
+        matches = [match for text in blocks + code(name) for match in COMMAND.finditer(text)]
+        found += [match["arguments"].split("   ")[0] for match in matches]
     return sorted({one.strip() for one in found})
 
 
@@ -136,15 +135,6 @@ def test_the_sweep_file_of_the_readme_is_eight_runs_and_shows_every_slot(tmp_pat
 
 # The tables that a run leaves behind
 
-
-@dataclass
-class Ran:
-    """What a run left behind: the folder of the trial, and the table of trials."""
-
-    folder: TrialFolder
-    trials: Path
-
-
 RUN = """
 name: tables
 base:
@@ -155,10 +145,12 @@ base:
   clustering: {name: ifca_mir, restarts: 1, warm_start_rounds: 1}
   attacks: [{name: shadow_mia, every: 2, shadows: 1}]
 """
+TABLES = ("rounds", "clients", "attacks", "scores")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The tables that a run left behind."""
     path = tmp_path_factory.mktemp("run")
     (path / "x.yaml").write_text(RUN)
     (spec,) = trial_specs(load_sweep(path / "x.yaml"))
@@ -167,7 +159,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     record = outcome.finish(folder, trial, TrialIdentity(folder.id, spec.run.to_dict()), began=0.0)
     assert record["status"] == "finished"
     write_sweep(Folder(path), "x", RUN, plan([replace(spec, id=folder.id)]))
-    return Ran(folder, Folder(path).table)
+    return {name: folder.table(name) for name in TABLES} | {"trials": Folder(path).table}
 
 
 def columns(table: str) -> set[str]:
@@ -177,15 +169,15 @@ def columns(table: str) -> set[str]:
     return set(re.findall(r"`([a-z0-9_.]+)`", "".join(cells)))
 
 
-@pytest.mark.parametrize("table", ["rounds", "clients", "attacks", "scores"])
-def test_the_page_on_results_names_the_columns_of_a_trials_tables(table: str, trained: Ran) -> None:
-    told, found = columns(f"{table}.parquet"), set(pq.read_table(trained.folder.table(table)).column_names)
+@pytest.mark.parametrize("table", TABLES)
+def test_the_page_on_results_names_the_columns_of_a_trials_tables(table: str, trained: dict[str, Path]) -> None:
+    told, found = columns(f"{table}.parquet"), set(pq.read_table(trained[table]).column_names)
     assert told <= found, "the page names columns that there are not"
     assert found <= told, "there are columns that the page does not name"
 
 
-def test_the_page_on_results_names_the_columns_of_the_table_of_trials(trained: Ran) -> None:
-    told, found = columns("trials.parquet"), set(pq.read_table(trained.trials).column_names)
+def test_the_page_on_results_names_the_columns_of_the_table_of_trials(trained: dict[str, Path]) -> None:
+    told, found = columns("trials.parquet"), set(pq.read_table(trained["trials"]).column_names)
     assert told <= found
     assert found <= told | columns("rounds.parquet")
 
@@ -200,9 +192,8 @@ def test_the_tables_of_the_readme_are_made_of_what_is_declared(table: str, capsy
     assert main(["list", table]) == 0
     made = capsys.readouterr().out
     slots = [slot for slot in SLOTS if slot.many == (table == "attacks")]
-    named = [
-        name for slot in slots for name in components(slot.folder) if f": {name}`" in made or f"| `{name}`" in made
-    ]
+    every = [name for slot in slots for name in components(slot.folder)]
+    named = [name for name in every if f": {name}`" in made or f"| `{name}`" in made]
     assert made.count("\n") == 2 + len(named) > 8  # attacks in one table, all others that are a defense in the other
     assert f"\n\n{made}\n" in page("README.md")
 

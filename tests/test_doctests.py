@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import doctest
 import importlib
-from pathlib import Path
 
 import pytest
 
 import orchestrator  # noqa: F401  settles which package is called `datasets`
-
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("datasets", "algorithms", "attacks", "orchestrator")
+from tests.test_imports import modules
 
 
 def examples_by_module() -> dict[str, int]:
     """The number of examples in each module that has any, by dotted name: found by looking, so nothing is listed here."""
-    found = {}
-    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        prompts = sum(line.lstrip().startswith(">>> ") for line in path.read_text(encoding="utf-8").splitlines())
-        if prompts:
-            found[".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")] = prompts
-    return found
+    texts = {name: path.read_text(encoding="utf-8").splitlines() for name, path in modules().items()}
+    prompts = {name: sum(line.lstrip().startswith(">>> ") for line in lines) for name, lines in texts.items()}
+    return {name: count for name, count in prompts.items() if count}
 
 
 @pytest.mark.parametrize(("name", "prompts"), examples_by_module().items())

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
 import pathspec
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("datasets", "algorithms", "attacks", "orchestrator")
+from tests.test_imports import ROOT, modules
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".rayignore"])
 def test_no_module_is_ignored(name: str) -> None:
     ignored = pathspec.GitIgnoreSpec.from_lines((ROOT / name).read_text(encoding="utf-8").splitlines())
-    paths = [path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    paths = [path.relative_to(ROOT).as_posix() for path in modules().values()]
     assert [path for path in paths if ignored.match_file(path)] == []
 
 

@@ -371,18 +371,13 @@ def test_what_changed_with_all_examples() -> Iterator[str]:
 def test_the_pairs_that_were_added_lead_to_the_same() -> Iterator[str]:
     trials, _ = read_trials([ROOT / "docs" / "measured"])
     judged = verdicts([trial for trial in trials if trial.run["seed"] >= 52])
-    p = {
-        (part.claim, part.name): part.effect.p_equivalence
-        for verdict in judged
-        for part in verdict.parts
-        if part.reading == "all examples" and part.effect.n == 15
-    }
+    parts = [part for verdict in judged for part in verdict.parts if part.effect.n == 15]
+    whole = [part for part in parts if part.reading == "all examples"]
+    p = {(part.claim, part.name): part.effect.p_equivalence for part in whole}
     eod = [p["finp/exposure_eod", name] for name in ("FinP (PCA)", "FinP (ALA)")]
     yield f"EOD stays within 0.05 (p = {eod[0]:.4f} with PCA, {eod[1]:.3f} with ALA weights)"
     (alike,) = [value for (claim, _), value in p.items() if claim == "finp/weights_agree"]
     yield f"CoV with PCA weights within 0.05 of CoV with ALA weights (p = {alike:.4f})"
-    costs = [
-        part for verdict in judged for part in verdict.parts if part.claim == "finp/accuracy" and part.effect.n == 15
-    ]
+    costs = [part for part in parts if part.claim == "finp/accuracy"]
     assert len(costs) == 3 and {part.reading for part in costs} == {"all examples"}
     yield f"(corrected p of {min(part.p_holm for part in costs):.2f} or more)"

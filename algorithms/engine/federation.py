@@ -26,38 +26,46 @@ from datasets.federation import Examples, Federation
 ABSENT = -1  # in place of the number of its model, for a client that does not take part in a round
 
 
-def train_model(
+def train_one_each(
     run: Run,
-    data: Federation,
+    data: Sequence[Federation],
     network: Network,
     rounds: int,
-    stream: Stream,
+    streams: Sequence[Stream],
     took_part: NDArray[np.bool_] | None = None,
     begun: RoundState | None = None,
 ) -> RoundState:
-    """Train one model on all clients of a federation, and return the state after so many ``rounds``.
+    """Train one model on all clients of each of several federations, and return their state after so many ``rounds``.
 
     Args:
         run: the run; its clustering, attacks, seed and number of rounds are ignored.
-        data: the federation.
+        data: the R federations, of K clients each.
         network: the module to train with.
         rounds: number of rounds.
-        stream: ``stream(purpose, *place)`` returns a random generator; the place is the round, then the client.
-        took_part: [rounds, clients] who takes part in which round; None: as the run samples clients.
+        streams: R functions; ``stream(purpose, *place)`` returns a random generator; the place is the round, then the client.
+        took_part: [rounds, K] who takes part in which round; None: as the run samples clients, in each by itself.
         begun: the state after fewer rounds, from which the rest follows as it would without; None: the initial weights.
 
     Raises:
-        FloatingPointError: the training diverged.
+        FloatingPointError: the training of one of them diverged.
     """
+    clients = data[0].clients
     if begun is None:
-        begun = begin(run, [initial_model(run, data, network, stream)], data.clients)
-    history = np.where(took_part, 0, ABSENT) if took_part is not None else cohorts(run, data.clients, rounds, stream)
-    unnumbered = lambda purpose, *place: stream(purpose, *(place[:1] if purpose == "noise" else place))  # noqa: E731
-    return _train(run, [data], network, begun, history, [unnumbered])
+        models = [initial_model(run, part, network, stream) for part, stream in zip(data, streams, strict=True)]
+        begun = begin(run, models, clients * len(data))
+    if took_part is not None:
+        history = np.where(took_part, 0, ABSENT)
+    else:
+        history = np.stack([cohorts(run, clients, rounds, stream) for stream in streams], axis=1)
+
+    def unnumbered(stream: Stream) -> Stream:
+        return lambda purpose, *place: stream(purpose, *(place[:1] if purpose == "noise" else place))
+
+    return _train(run, data, network, begun, history, list(map(unnumbered, streams)), [EVERYTHING] * len(data))
 
 
 def initial_model(run: Run, data: Federation, network: Network, stream: Stream) -> Weights:
-    """Return the model that a federation begins with, pre-trained if the aggregation asks for it; see `train_model`."""
+    """Return the model that a federation begins with, pre-trained if the aggregation asks for it; see `train_one_each`."""
     network.load(network.initial(stream("initial_weights")))
     return work.pretrain(run, data, network, stream("pretraining"))
 
@@ -116,10 +124,10 @@ def _train(
     state: RoundState,
     history: Ints,
     streams: Sequence[Stream],
-    sending: Sequence[Sending] = (EVERYTHING,),
+    sending: Sequence[Sending],
     after: Callable[[], None] | None = None,
 ) -> RoundState:
-    """Train the rounds of ``history`` that follow ``state``, which is changed; see `train_models`."""
+    """Train the rounds of ``history``, [rounds, K] or [rounds, R, K], after ``state``, which is changed; see `train_models`."""
     # Nothing of a federation depends on how well its curvatures are measured.
     run = replace(run, curvature=run.curvature.model_copy(update={"reliability_every": 0}))
     whole, each, models = _join(data), data[0].clients, len(state.models) // len(data)
@@ -155,7 +163,7 @@ def _train(
 
 
 def _join(data: Sequence[Federation]) -> Federation:
-    """Return the federation that has the clients of all."""
+    """Return the federation that trains the clients of all; the rest is that of the first."""
     if len(data) == 1:
         return data[0]
 
@@ -166,7 +174,5 @@ def _join(data: Sequence[Federation]) -> Federation:
         data[0],
         train=Examples(*(np.concatenate([getattr(part.train, name) for part in data]) for name in "xy")),
         offsets=np.concatenate([[0], np.cumsum(join("sizes"))]),
-        groups=join("groups"),
-        strengths=join("strengths"),
         example_strengths=join("example_strengths"),
     )

@@ -111,7 +111,7 @@ def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping
         key: the dotted key that chose the label.
 
     Raises:
-        DataError: labels, groups or parts are unfit; or a class has no training example, or a subject is divided.
+        DataError: labels, groups or parts are unfit; or a class has no training example, or a subject is divided or alone.
     """
     y, class_names = labels(rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key)
     owner = owners(rows["client"], rows.get("group"), where.get("group", "")) if "client" in rows else {}
@@ -160,7 +160,7 @@ def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints
         key: the dotted key that chose them.
 
     Raises:
-        DataError: the values are continuous, or all the same.
+        DataError: the values are continuous, all the same, or more than are taken for classes.
 
     >>> labels(np.array(["yes", "no", "yes"], object), np.arange(3), "column 'a'", "data.label")
     (array([1, 0, 1]), ('no', 'yes'))
@@ -190,13 +190,9 @@ def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints
 def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: str = "") -> dict[str, Any]:
     """Return the client and the groups of each example, as `Source` has them.
 
-    Args:
-        clients: [n] the client of each example.
-        groups: [n] the group of each example; None: there are none.
-        where: where the groups stand, such as "column 'country'".
-
-    Raises:
-        DataError: a client has examples of two groups, or a group's name cannot be part of a metric's name.
+    ``clients`` [n] and ``groups`` [n] name those of each example (None: there are no groups), and ``where`` says where the
+    groups stand, such as "column 'country'". Raises DataError if a client has examples of two groups, or a group's name
+    cannot be part of a metric's name.
     """
     subjects, names = numbered(clients)
     if groups is None:
@@ -218,15 +214,10 @@ def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: s
 
 
 def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], names: Sequence[str] | None = None) -> Mask | slice:
-    """Return which examples [n] remain: all, or the first of equal ones.
+    """Return which examples [n] remain: all, or the first of those whose ``keys`` [n] are equal.
 
-    Args:
-        config: the component's fields.
-        keys: [n] equal for equal examples.
-        names: [n] what the examples are called in a message; None: by their row.
-
-    Raises:
-        DataError: two examples are equal, and duplicates are refused.
+    ``names`` [n] are what the examples are called in a message; None: by their row. Raises DataError if two examples are
+    equal, and duplicates are refused.
     """
     first: dict[Hashable, int] = {}
     earlier = np.array([first.setdefault(key, row) for row, key in enumerate(keys)])  # the first that is equal
@@ -249,14 +240,10 @@ def keys(x: NDArray[Any], labels: Iterable[Hashable]) -> Iterator[Hashable]:
 
 
 def build(name: str, x: NDArray[Any], division: Division, statistics: str = "none") -> Source:
-    """Return the source of examples in one array.
+    """Return the source, called ``name`` in messages, of examples in one array, uint8 or float32 [n, ...].
 
-    Args:
-        name: the name of the data set in messages.
-        x: [n, ...] uint8 or float32.
-        division: their classes, owners and test part.
-        statistics: whose mean of each channel (axis 1) is subtracted, and by whose deviation is divided (a constant
-            channel is only moved to zero): "server", of the shadow set, "all_clients", of the training part, or "none".
+    ``statistics`` says whose mean of each channel (axis 1) is subtracted, and by whose deviation is divided (a constant
+    channel is only moved to zero): "server", of the shadow set, "all_clients", of the training part, or "none".
     """
     test, owners = division.test, dict(division.owners)
     train, held_out = (Examples(x[rows], division.y[rows]) for rows in (~test, test))

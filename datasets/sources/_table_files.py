@@ -62,18 +62,10 @@ class TableFile:
     def read(
         self, columns: Sequence[str], texts: Sequence[str] = (), nulls: Sequence[str] = NULLS
     ) -> tuple[pd.DataFrame, list[str] | None]:
-        """Read columns.
+        """Read columns, those among ``texts`` as texts, whatever they seem to hold.
 
-        Args:
-            columns: their names.
-            texts: those of them that are read as texts, whatever they seem to hold.
-            nulls: the words that stand for a missing value in a CSV.
-
-        Returns:
-            The columns, and train or test for each row if the data set was saved in these two parts.
-
-        Raises:
-            DataError: the file is damaged.
+        ``nulls`` are the words that stand for a missing value in a CSV. Returns the columns, and train or test for each row
+        if the data set was saved in these two parts. Raises DataError if the file is damaged or has no row.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -55,8 +55,7 @@ class Config(HeldOutConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the images, uint8 [n, 1, 128, 128]; huggingface_hub downloads them if they are absent.
 
-    Raises:
-        DataError: a file is absent and cannot be downloaded, or its content is wrong.
+    Raises DataError if a file is absent and cannot be downloaded, its content is wrong, or two files claim to be one.
     """
     folder = root / "alzheimer_mri" / "data"
     if missing := [part for part in PARTS if not [*folder.glob(f"{part}*.parquet")]]:

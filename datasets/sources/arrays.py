@@ -46,11 +46,7 @@ class Config(OwnFilesConfig):
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
-    """Load the arrays, uint8 or float32 [n, ...].
-
-    Raises:
-        DataError: the file is absent or cannot be read, or an array is unfit.
-    """
+    """Load the arrays, uint8 or float32 [n, ...]. Raises DataError if the file is absent or unreadable, or an array unfit."""
     import pandas as pd
 
     path = own.place(config, root)
@@ -126,8 +122,7 @@ def examples(x: NDArray[Any], key: str) -> NDArray[Any]:
 def flat(role: str, key: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return labels [n] as numbers or texts, and clients, groups or parts as texts, in which 3.0 and true are "3" and "1".
 
-    Raises:
-        DataError: the array has another shape or type, or does not say it of each example.
+    Raises DataError if the array has another shape or type, or does not say it of each example.
     """
     try:
         array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array

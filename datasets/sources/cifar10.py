@@ -62,8 +62,7 @@ class Config(HeldOutConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load CIFAR-10, uint8 [n, 3, 32, 32]; torchvision downloads it if neither version is complete under ``root``.
 
-    Raises:
-        DataError: the data set is absent and cannot be downloaded, or a file is not the published one.
+    Raises DataError if the data set is absent and cannot be downloaded, or a file is not the published one.
     """
     binary, python = root / "cifar-10-batches-bin", root / "cifar-10-batches-py"
     versions = ((binary, BINARY, parse_binary), (python, PYTHON, parse_python))

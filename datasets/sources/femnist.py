@@ -49,8 +49,7 @@ class Config(SharedTestConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load FEMNIST, uint8 [n, 1, 28, 28], from the first of `PLACES` that has files; it is never downloaded.
 
-    Raises:
-        DataError: there are no files, or the content of a file is wrong.
+    Raises DataError if there are no files, or the content of a file is wrong.
     """
     import pandas as pd
 

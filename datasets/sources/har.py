@@ -47,8 +47,7 @@ class Config(HeldOutConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load UCI HAR, float32 [n, 9, 128], with the subject (1..30) of every window; it is never downloaded.
 
-    Raises:
-        DataError: a file is absent or its content is wrong.
+    Raises DataError if a file is absent or its content is wrong.
     """
     folder = root / "UCI HAR Dataset"
     files.require("UCI HAR", [path for part in PARTS for path in _paths(folder, part)], REMEDY)
@@ -80,13 +79,9 @@ def _windows(folder: Path, part: str) -> tuple[Examples, Ints]:
 
 
 def table(path: Path, columns: int) -> Floats:
-    """Read a text file with the same number of finite numbers in every line.
+    """Read a text file with the same number of finite numbers in every line, float32 [lines, columns].
 
-    Returns:
-        float32 [lines, columns].
-
-    Raises:
-        DataError: the file cannot be read, is empty, or has a line with other content.
+    Raises DataError if the file cannot be read, is empty, or has a line with other content.
     """
     content = files.read(path)
     try:

@@ -50,8 +50,7 @@ class Config(StatisticsConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the patients, float32 [n, features]; they are never downloaded.
 
-    Raises:
-        DataError: a file is absent or its content is wrong.
+    Raises DataError if a file is absent or its content is wrong, or the server has too few examples for its statistics.
     """
     import pandas as pd
 

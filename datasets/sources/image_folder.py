@@ -67,8 +67,7 @@ class Config(OwnFilesConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the images, uint8 [n, channels, height, width]; classes are numbered in the order of their names.
 
-    Raises:
-        DataError: the folder is absent or of another layout, or an image cannot be read or has another size.
+    Raises DataError if the folder is absent or of another layout, or an image cannot be read or has another size.
     """
     folder = own.place(config, root)
     rows = listed(config, folder)
@@ -90,8 +89,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
 def listed(config: Config, folder: Path) -> pd.DataFrame:
     """Return the images below ``folder`` in the order of their names: file, label and, where folders say it, part and client.
 
-    Raises:
-        DataError: the folder has another layout.
+    Raises DataError if the folder has another layout.
     """
     import pandas as pd
 
@@ -135,8 +133,7 @@ def opened(folder: Path, name: str) -> Iterator[Image.Image]:
 def decode(config: Config, folder: Path, names: Sequence[str]) -> NDArray[np.uint8]:
     """Return the pixels of images, uint8 [n, channels, height, width].
 
-    Raises:
-        DataError: a file is no image, has more than 8 bits in a pixel, or another size than the first.
+    Raises DataError if a file is no image, has more than 8 bits in a pixel, or (unless resized) another size than the first.
     """
     from PIL import Image
 
@@ -165,8 +162,7 @@ def decode(config: Config, folder: Path, names: Sequence[str]) -> NDArray[np.uin
 def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """Return the client of each image and, if the CSV has them, its group.
 
-    Raises:
-        DataError: the CSV is absent or has other columns, names an image that is not there, or one is missing in it.
+    Raises DataError if the CSV is absent or has other columns, names an image that is not there, or one is missing in it.
     """
     import pandas as pd
 

@@ -39,8 +39,7 @@ class Config(SharedTestConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load MNIST, uint8 [n, 1, 28, 28], from ROOT/MNIST/raw; torchvision downloads it if it is absent.
 
-    Raises:
-        DataError: a file is absent and cannot be downloaded, or is not the published one.
+    Raises DataError if a file is absent and cannot be downloaded, or is not the published one.
     """
     folder = root / "MNIST" / "raw"
     missing = [name for name in MD5 if not any((folder / f"{name}{suffix}").is_file() for suffix in ("", ".gz"))]

@@ -40,8 +40,7 @@ class Config(StatisticsConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load a table, float32 [n, features], from the installed scikit-learn.
 
-    Raises:
-        DataError: the server has no examples to take statistics of.
+    Raises DataError if the statistics are to be the server's, and it has fewer than two examples.
     """
     # Below a line that says how many rows and features there are; the class is the last column.
     table = np.loadtxt(files.in_sklearn(FILES[config.table]), delimiter=",", skiprows=1)

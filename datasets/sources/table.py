@@ -100,8 +100,7 @@ class Config(OwnFilesConfig):
 def load(config: Config, root: Path, download: bool = True) -> Source:
     """Load the table, float32 [n, features].
 
-    Raises:
-        DataError: the file is absent or cannot be read, or a column is unfit; the message names column and row.
+    Raises DataError if the file is absent or cannot be read, or a column is unfit; the message names it and any row at fault.
     """
     path = own.place(config, root)
     if config.decimal == config.delimiter == "comma":
@@ -148,17 +147,10 @@ def misnamed(config: Config, names: Sequence[str], features: Sequence[str], file
 def to_source(
     name: str, config: Config, frame: pd.DataFrame, parts: list[str] | None = None, problems: Iterable[str] = ()
 ) -> Source:
-    """Make a source of a table.
+    """Make a source, called ``name`` in messages, of the columns in use, ``frame``; those that ``config`` names must be there.
 
-    Args:
-        name: what the data set is called in messages.
-        config: which column is what; those named must be there.
-        frame: the columns in use.
-        parts: [n] train or test, where the data were saved in two parts.
-        problems: what is wrong with them already.
-
-    Raises:
-        DataError: with everything that is wrong, one column in a line; rows are counted from 1 without the header.
+    ``parts`` [n] are train or test, where the data were saved in two parts, and ``problems`` are what is wrong with them
+    already. Raises DataError with everything that is wrong, one column in a line; rows are counted from 1 without the header.
     """
     problems, role_of = [*problems], roles(config)
     kinds: dict[str, str] = {}
@@ -202,14 +194,9 @@ def to_source(
 def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Series[Any], str]:
     """Return a column as numbers, truth values or texts, and which of the three it is.
 
-    Args:
-        config: the component's fields.
-        column: the column.
-        role: what it is if it is no feature.
-
-    Raises:
-        DataError: it holds something else; or it has infinite or (unless they may be missing) missing values; or it is a
-            feature, but mixes texts and numbers, or tells its rows by a number or a text of their own.
+    ``role`` is what the column is if it is no feature. Raises DataError if it holds something else or nothing; or it has
+    infinite or (unless they may be missing) missing values; or it is a feature, but mixes texts and numbers (outside
+    ``categories``), has more than `MOST_LEVELS` texts, or numbers the rows.
     """
     import pandas as pd
 
@@ -271,15 +258,9 @@ def encode(
 ) -> tuple[Floats, tuple[str, ...]]:
     """Return the features as numbers, float32 [n, features], and the column that each comes from.
 
-    Args:
-        config: the component's fields.
-        features: the columns.
-        kinds: the kind of each.
-        reference: [n] the examples whose statistics and values are used. A column of numbers in which they do not differ
-            is zero, and a text that they do not have is zero in all columns of its feature.
-
-    Raises:
-        DataError: a value is beyond float32, or no feature is left.
+    ``kinds`` has the kind of each column, and ``reference`` [n] says whose statistics and values are used. A column of
+    numbers in which these examples have none or (where it is standardized) do not differ is zero, and a text that they do not
+    have is zero in all columns of its feature. Raises DataError if a value is beyond float32, or no feature is left.
     """
     encoded, columns = list[Floats](), list[str]()
     for name, kind in kinds.items():

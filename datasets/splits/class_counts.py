@@ -167,15 +167,9 @@ def assign(config: Config, data_config: SourceConfig, source: Source, rng_for: R
 
 
 def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
-    """Cut the examples into random parts with given numbers of each class.
+    """Cut the examples into random parts with given numbers of each class, ``table`` [parts, classes].
 
-    Args:
-        y: [n] labels.
-        table: [parts, classes] numbers of examples.
-        rng: the generator.
-
-    Returns:
-        The example numbers of each part and, last, those left over.
+    ``y`` [n] are the labels. Returns the example numbers of each part and, last, those left over.
     """
     # [classes][parts + 1]
     piles = [np.split(rng.permutation(np.flatnonzero(y == c)), np.cumsum(column)) for c, column in enumerate(table.T)]
@@ -183,14 +177,10 @@ def cut(y: Ints, table: Ints, rng: np.random.Generator) -> list[Ints]:
 
 
 def by_shares(available: Ints, shares: tuple[float, ...]) -> Ints:
-    """Partition all examples: each class in proportion to the shares, in whole examples.
+    """Partition the ``available`` [classes] examples: each class in proportion to the shares, in whole examples.
 
-    Each example that remains after rounding down goes to the client that is furthest behind its share of what has been
-    assigned so far. Returns numbers of examples [clients, classes].
-
-    Args:
-        available: [classes] examples of each class.
-        shares: each client's size relative to the others.
+    The shares are the clients' sizes relative to one another. Each example that remains after rounding down goes to the
+    client that is furthest behind its share of what has been assigned so far. Returns numbers of examples [clients, classes].
 
     >>> by_shares(np.array([10, 5]), (3.0, 1.0)).tolist()
     [[8, 3], [2, 2]]

@@ -118,8 +118,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of one group; `shortages` must be empty.
 
-    Raises:
-        DataError: a client has no example.
+    Raises DataError if a client has no example or, with fedml, no draw gave every client ``min_size`` of them.
     """
     return _assign(config, data_config, source, rng_for).federation(source)
 
@@ -164,16 +163,9 @@ def _pool(config: Config, data_config: SourceConfig, source: Source, rng: np.ran
 
 
 def shares(config: Config, clients: int, by_class: Sequence[Ints], rng: np.random.Generator) -> list[Ints]:
-    """Divide the examples of each class among the clients.
+    """Divide the examples of each class, whose numbers ``by_class`` holds, among the clients.
 
-    Args:
-        config: the component's fields.
-        clients: the number of clients.
-        by_class: for each class, the numbers of its examples.
-        rng: the generator.
-
-    Raises:
-        DataError: no draw of fedml gave every client at least ``min_size`` examples.
+    Raises DataError if no draw of fedml gave every client at least ``min_size`` examples.
 
     The sizes are those of the released code on 5 000 images of each of 10 classes:
 
@@ -214,8 +206,7 @@ def _in_turn(
 def _fedml(by_class: Sequence[Ints], clients: int, alpha: float, rng: np.random.Generator) -> list[Ints] | None:
     """Try fedml once: a client with an equal part or more gets no further class.
 
-    Returns:
-        The examples of each client; None if a class was drawn for such clients only.
+    Returns the examples of each client; None if a class was drawn for such clients only.
     """
     equal_part = sum(map(len, by_class)) / clients
     parts = [np.empty(0, np.int64) for _ in range(clients)]

@@ -73,8 +73,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of the clients in the data, in the order of their names; `shortages` must be empty.
 
-    Raises:
-        DataError: a drawn client is too small to give its share to the shadow set or for validation.
+    Raises DataError if a drawn client is too small to give its share to the shadow set or to another purpose.
     """
     assert source.subjects is not None and isinstance(data_config, SharedTestConfig)
     _, able = _unfit(config, data_config, source)
@@ -170,8 +169,7 @@ def client_sizes(source: Source) -> tuple[Ints, Ints]:
 def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, ...]:
     """Return how many examples each client gives to the shadow set, for accuracy, as non-members and for validation.
 
-    Raises:
-        DataError: one would be left with too few.
+    Raises DataError if one would be left with too few.
     """
     train, test = (sizes[chosen] for sizes in client_sizes(source))
 

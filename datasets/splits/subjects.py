@@ -94,8 +94,7 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
 def partition(config: Config, data_config: SourceConfig, source: Source, rng_for: RngFor) -> Federation:
     """Build the federation of subjects, in the order of their numbers; `shortages` must be empty.
 
-    Raises:
-        DataError: the draw leaves a client without an example to train or test on, or the shadow set is too small.
+    Raises DataError if the draw leaves a client without an example to train or test on, or the shadow set is too small.
     """
     assert source.subjects is not None and isinstance(data_config, HeldOutConfig)
     labels, subjects = np.concatenate([source.train.y, source.test.y]), np.unique(source.subjects)
@@ -136,12 +135,7 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
 
 
 def activity_sample(rows: Ints, activities: Ints, rng: np.random.Generator) -> Ints:
-    """Keep, for each activity, a random number (from 1 to all) of its windows.
-
-    Args:
-        rows: [n] example numbers.
-        activities: [n] the activity of each.
-        rng: the generator.
+    """Keep, of the windows with numbers ``rows`` [n], a random number (from 1 to all) for each of their ``activities`` [n].
 
     >>> activity_sample(np.arange(6), np.array([0, 0, 0, 1, 1, 2]), np.random.default_rng(0)).tolist()
     [2, 3, 5]

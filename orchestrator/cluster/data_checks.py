@@ -33,13 +33,10 @@ def data_problems(
 ) -> list[ConfigProblem]:
     """The reasons why the data cannot be loaded or partitioned as the trials of the sweep ask.
 
-    Args:
-        sweep: the sweep.
-        download: download missing data sets that can be downloaded.
-        loaded: is called with every data set that could be loaded.
-        misfits: returns why a machine cannot hold a run with these data, in sentences; nothing is built for a run that it
-            refuses.
-        settle: is called with a run whose training follows from the clients' numbers of examples, and with what follows.
+    With ``download``, missing data sets are downloaded where that can be done. ``loaded`` is called with each that could be
+    loaded, ``settle`` with a run whose training follows from the clients' numbers of examples and with what follows.
+    ``misfits`` returns why a machine cannot hold a run with these data, in sentences; nothing is built for a run that it
+    refuses.
     """
     sources: dict[str, Source | str] = {}
     problems: dict[str, ConfigProblem] = {}
@@ -133,10 +130,11 @@ def _load(data: Component[SourceContract, Any], root: Path, download: bool) -> S
     return "\n".join(f"the reader of {data.name} is wrong: {sentence}" for sentence in problems) or source
 
 
-def failure(error: Exception, who: str) -> str:
-    """A sentence for an exception of ``who`` that should have been a `DataError`: type, text, and the line that raised it."""
+def failure(error: BaseException, who: str, file: Path | None = None) -> str:
+    """A sentence for an exception that ``who`` should not have raised: type, text, and its line, if possible in ``file``."""
     calls = traceback.extract_tb(error.__traceback__)
     ours = [call for call in calls if "site-packages" not in call.filename and call.filename != __file__] or list(calls)
-    text = " ".join(str(error).split())
+    ours = [call for call in calls if file and Path(call.filename) == file] or ours
+    what = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split())[:300])))
     place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno}: {ours[-1].line})" if ours else ""
-    return f"{who} failed with {type(error).__name__}: {text[:300]}{place}"
+    return f"{who} failed with {what}{place}"

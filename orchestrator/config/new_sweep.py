@@ -103,15 +103,10 @@ def sizes(profile: Profile) -> Sizes:
 
 
 def new_sweep(profile: Profile, path: str, name: str) -> str:
-    """The text of a sweep file.
+    """The text of a sweep file on the data at ``path``, relative to its folder.
 
-    Args:
-        profile: what the data hold.
-        path: where they are, relative to the folder of the sweep file.
-        name: a name for the sweep; characters that its results folder cannot have are replaced.
-
-    Raises:
-        ValueError: the data are too few; the message is a sentence.
+    Characters of the sweep's ``name`` that its results folder cannot have are replaced. Raises ValueError, with a sentence, if
+    the data are too few.
     """
     from jinja2 import Environment, FileSystemLoader
 

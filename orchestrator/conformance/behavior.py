@@ -41,7 +41,6 @@ from orchestrator.conformance.example_runs import (
     suited,
 )
 from orchestrator.results.provenance import data_hash
-from orchestrator.trial.federation import content_digest
 from orchestrator.trial.metric_rows import final_metrics
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.restarts import Trial
@@ -252,7 +251,7 @@ def split_problems(slot: Slot, name: str) -> Iterator[str]:
         yield f"it made {first.clients} clients instead of {fields.clients}"
     if (np.diff(first.offsets) < 1).any() or first.offsets[0] != 0 or first.offsets[-1] != len(first.train):
         yield "every client must have examples, and all of train must belong to one"
-    if len({content_digest(data) for data in partitions}) > 1:
+    if len({data_hash(data) for data in partitions}) > 1:
         yield "the same seeds gave another federation"
     yield from trained_on(first, source)
 

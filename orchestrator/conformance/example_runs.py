@@ -29,7 +29,7 @@ from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import _sessions, prepare_session
 
 # Makes an attack cheap, where it has such fields.
-SMALL = {"every": 1, "shadows": 1, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
+SMALL = {"every": 1, "shadows": 2, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
 DIGITS = {"name": "digits", "clients": 6, "examples_per_client": 20, "shadow_size": 60, "test_size": 60}
 TABLE = {"name": "purchase_like", "clients": 6, "examples": 400, "features": 12, "classes": 4, "shadow_size": 60}
 TABLE |= {"split": "dirichlet"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from unittest.mock import patch
 
 from datasets.components import components
 from datasets.federation import DataError
+from orchestrator.cluster.data_checks import failure
 from orchestrator.config.slots import Slot
 from orchestrator.conformance import behavior, declared
 from orchestrator.conformance.example_runs import NotChecked
@@ -90,15 +90,6 @@ def _made(check: Check, slot: Slot, name: str) -> Finding:
             return Finding(check, tuple(problems), f"not checked: {error}")
         problems.append(f"raised DataError: {error}")
     except (Exception, SystemExit) as error:  # another's code may raise anything
-        problems.append(raised(error, Path(str(inspect.getfile(components(slot.folder)[name])))))
+        hint = "; a component must not change its arguments in place" if "read-only" in str(error) else ""
+        problems.append(failure(error, "it", Path(str(inspect.getfile(components(slot.folder)[name])))) + hint)
     return Finding(check, tuple(dict.fromkeys(problems)))
-
-
-def raised(error: BaseException, file: Path) -> str:
-    """Return an exception as a sentence, with the line of the component's ``file`` that raised it or led to it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [frame for frame in frames if Path(frame.filename) == file] or list(frames)
-    text = (str(error).strip() or "no text").split("\n")[0]
-    if "read-only" in text:
-        text += "; a component must not change its arguments in place"
-    return f"raised {type(error).__name__}: {text} ({places[-1].filename}, line {places[-1].lineno})"

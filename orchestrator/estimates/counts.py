@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.engine.backends import TOGETHER, trains_together
+from algorithms.engine.backends import TOGETHER, divided, trains_together
 from algorithms.interfaces import Run
 from attacks.interfaces import Cluster, ShadowJob
 from datasets.federation import Federation
@@ -149,11 +149,11 @@ def of_attack(
     parts: Any = Counter()
     sizes = np.resize(data.sizes, clients)
 
-    def alone(sizes: Doubles, rounds: float) -> float:
-        return sum(federation(run, sizes, rounds, rate).values())
-
     def at_once(step: str) -> float:
         return rate("replicate" if step == "train" else step)
+
+    def alone(sizes: Ints | Doubles, rounds: float) -> float:
+        return sum(federation(run, sizes, rounds, at_once).values())
 
     if "updates" in module.KINDS:
         audits = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors)
@@ -163,13 +163,16 @@ def of_attack(
     if "models" in module.KINDS:
         groups, (times, anew, latest) = clusters(run, data), due.on_models(config.every)
         parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.actors)
-        for job in [job for j, group in enumerate(groups) for job in shadow_jobs(run, Cluster(data, j, group), attack)]:
+        jobs = [shadow_jobs(run, Cluster(data, j, group), attack) for j, group in enumerate(groups)]
+        most = [TOGETHER if trains_together(run) and all(job.rounds for job in needed) else 1 for needed in jobs]
+        spread = min(place.actors, sum(map(len, map(divided, jobs, most))))
+        for job in [job for needed in jobs for job in needed]:
             goes_on = own is not None and any(True for _ in module.earlier(job))  # as long as the model's clients stay
             rounds = latest if goes_on else anew
             epochs = times * STOPS_EARLY * job.max_epochs * len(job.members)
             trained = alone(as_full(run, job.sizes, sizes), rounds) if job.rounds else epochs * rate("train")
             checks = times * (2 * len(job.members) * rate("evaluate") + TASK_SECONDS)
-            parts[SHADOWS] += (trained + checks) / place.actors
+            parts[SHADOWS] += (trained + checks) / spread
     if "replicas" in module.KINDS:
         replicas = module.replicas(config, run.rounds)
         alike = Counter(replica.number for replica in replicas)
@@ -186,7 +189,7 @@ def of_attack(
         halved = np.resize(np.bincount(pool.owner[inside[0]], minlength=data.clients), clients)
         checks = len(pool.owner) * clients / data.clients * rate("evaluate")
         parts["attacks"] += checks
-        trained = sum(federation(run, halved, run.rounds, at_once).values())
+        trained = alone(halved, run.rounds)
         tasks = -(-len(inside) // (TOGETHER if trains_together(run) else 1))
         parts["replicas"] += len(inside) * (trained + checks) / min(place.actors, tasks)
     return parts

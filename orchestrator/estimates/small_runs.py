@@ -307,9 +307,9 @@ class Small:
 
     def _audit(self, attack: Any, data: Federation) -> Callable[[], Any]:
         """Return what attacks a model with shadow models that were trained for a single round, which does not count."""
-        cluster, train = Cluster(data, 0, np.arange(data.clients)), attack.module.train_shadow
+        cluster = Cluster(data, 0, np.arange(data.clients))
         jobs = counts.shadow_jobs(self.light, cluster, attack, 0.0)
-        shadows = [train(job, data, self.network, self.light) for job in jobs]
+        shadows = attack.module.train_shadows(jobs, data, self.network, self.light) if jobs else ()
         sent = [self.start], np.zeros(data.clients, np.int64), fixed
         model = AttackedModel(cluster, self.network, self.start, shadows, np.random.default_rng(0), *sent)
         return lambda: attack.module.audit(attack.config, model)

@@ -105,10 +105,10 @@ def _filled(results: Results, reading: str) -> str:
     return reading.format_map(values)
 
 
-def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
+def joined_by_text(results: Results, texts: Iterable[str], most: int = MOST_SETTINGS) -> list[str]:
     """Texts on the settings, each once, with the settings that it is about in parentheses if there are several texts.
 
-    Such as "shadow_mia (ifca; ifca_mir)"; more than three settings are counted. There is one text for each setting, in
+    Such as "shadow_mia (ifca; ifca_mir)"; more than ``most`` settings are counted. There is one text for each setting, in
     their order; of those with an empty one, nothing is said.
     """
     pairs = zip(results.settings, texts, strict=True)
@@ -116,7 +116,7 @@ def joined_by_text(results: Results, texts: Iterable[str]) -> list[str]:
     if len(groups) == 1:
         return list(groups)
     return [
-        f"{words} ({'; '.join(labels) if len(labels) <= MOST_SETTINGS else f'{len(labels)} settings'})"
+        f"{words} ({'; '.join(labels) if len(labels) <= most else f'{len(labels)} settings'})"
         for words, labels in groups.items()
     ]
 
@@ -224,19 +224,20 @@ def audited(setting: Setting) -> str:
     return "loose: the audit shows less than half of it" if loose else "not refuted, which is no proof"
 
 
-def guarantee_lines(results: Results) -> list[str]:
+def guarantee_lines(results: Results, most: int = MOST_SETTINGS) -> list[str]:
     """What is guaranteed, and what audits say of it; each line joins the settings of which the same is said.
 
-    Such as "guarantee for a client: none: updates are neither clipped nor noised (none); dp (global-DP)".
+    Such as "guarantee for a client: none: updates are neither clipped nor noised (none); dp (global-DP)"; more than ``most``
+    settings are counted.
     """
     lines = list[str]()
     for epsilon in epsilons() if protects(results) else ():
         protected = metric(epsilon).protects
-        guarantees = joined_by_text(results, [stated(setting, epsilon) for setting in results.settings])
+        guarantees = joined_by_text(results, [stated(setting, epsilon) for setting in results.settings], most)
         lines += [f"guarantee for {protected}: {'; '.join(guarantees)}"] if guarantees else []
         if results.has(epsilon):
             lines.append(f"an epsilon for {protected} holds for the model of one trial alone: several models compose")
-    verdicts = joined_by_text(results, map(audited, results.settings))
+    verdicts = joined_by_text(results, map(audited, results.settings), most)
     return [*lines, f"claimed epsilon, audited: {'; '.join(verdicts)}"] if verdicts else lines
 
 

@@ -57,14 +57,14 @@ class Front:
         return [setting for setting, share in self.shares if 1 - CONFIDENCE < share < CONFIDENCE]
 
 
-def fronts(results: Results) -> list[Front]:
-    """The front of each group of settings on the same data, in the risk of the headline; empty without a rate at risk."""
-    chosen = main_risk(results)
-    if chosen is None or not chosen[1]:
+def fronts(results: Results, of: tuple[str, str] | None = None) -> list[Front]:
+    """The front of each group of settings on the same data in a risk and its accuracy, by default those of the headline."""
+    risk, accuracy = of or main_risk(results) or ("", "")
+    if not accuracy:
         return []
     at = [place for place, key in enumerate(results.keys) if not f"{key}.".startswith(ALGORITHM_PARTS)]
     groups = grouped((tuple(text(setting.values[place]) for place in at), setting) for setting in results.settings)
-    return [front for group in groups.values() if (front := front_of(group, chosen[1], chosen[0]))]
+    return [front for group in groups.values() if (front := front_of(group, accuracy, risk))]
 
 
 def front_of(settings: Sequence[Setting], accuracy: str, risk: str) -> Front | None:

@@ -117,9 +117,7 @@ def escape(cell: str) -> str:
 def summary_markdown(results: Results, paired: bool = False) -> str:
     """The content of ``summary.md``: a table for each family of metrics, and the trials that did not finish.
 
-    Args:
-        results: the results of a sweep.
-        paired: whether ``differences.md`` is written beside it.
+    ``paired`` says that ``differences.md`` is written beside it.
     """
     claims = any(metric(name).bound == "upper" for name in results.metrics)
     blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
@@ -133,7 +131,8 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         for part in (group[at : at + WIDEST] for at in range(0, len(group), WIDEST)):
             blocks.append(markdown_table(*by_setting(results, metric_columns(results, part)), numbers=len(part) + 1))
         blocks += [escape(context.sentence(line)) for line in context.readings(results, [item.name for item in group])]
-    blocks += [_guarantees(results), _section("Notes on trials", context.trial_notes(results.trials))]
+    blocks += [_section("Guarantees", context.guarantee_lines(results, most=len(results.settings)))]
+    blocks += [_section("Notes on trials", context.trial_notes(results.trials))]
     if lost := [trial for trial in results.trials if trial["status"] != "finished"]:
         lines = []
         for trial in lost:
@@ -158,19 +157,6 @@ def fixed_line(results: Results) -> str:
         if key not in results.keys and len(names) == 1 and names != {""}:
             shared.append(f"{key_label(key)} {escape(component_label(key, names.pop()))}")
     return f"All trials have: {', '.join(shared)}." if shared else ""
-
-
-def _guarantees(results: Results) -> str:
-    """A section with the privacy guarantees of each setting, or the reasons why there are none."""
-    named = [name for name in context.epsilons() if any(context.stated(setting, name) for setting in results.settings)]
-    stated = lambda setting, name: context.stated(setting, name) or context.DASH  # noqa: E731
-    columns: list[Column] = [(f"for {metric(name).protects}", partial(stated, name=name)) for name in named]
-    if not columns or not context.protects(results):
-        return ""
-    if any(context.audited(setting) for setting in results.settings):
-        columns.append(("claimed epsilon, audited", lambda setting: context.audited(setting) or context.DASH))
-    alone = [context.sentence(line) for line in context.guarantee_lines(results) if line.startswith("an epsilon")]
-    return "\n\n".join(["## Guarantees", markdown_table(*by_setting(results, columns)), *alone])
 
 
 def _section(title: str, lines: Sequence[str]) -> str:

@@ -215,8 +215,11 @@ class Verdict:
 
 
 def claims() -> list[dict[str, Any]]:
-    """All claims, in the order of the file."""
-    return list(load(FILE)["claims"])
+    """All claims, in the order of the file, each with its sweeps and the hours that these take."""
+    content = load(FILE)
+    return [
+        claim | {"sweeps": {name: content["hours"][name] for name in claim["sweeps"]}} for claim in content["claims"]
+    ]
 
 
 def part_effect(
@@ -403,7 +406,8 @@ def _need(verdict: Verdict, part: Part) -> list[str]:
     label = ", ".join(filter(None, (part.name, part.reading)))
     if part.verdict == NOT_TESTED:
         which = "" if {*verdict.readings.values()} == {NOT_TESTED} else f"{label} "
-        return [f"{which}not tested: {', '.join(f'`sweeps/{name}.yaml`' for name in verdict.claim['sweeps'])}"]
+        files = (f"`sweeps/{name}.yaml` ({hours} h on two cores)" for name, hours in verdict.claim["sweeps"].items())
+        return [f"{which}not tested: {', '.join(files)}"]
     if part.verdict == INCONCLUSIVE and (needed := part.effect.pairs_needed(part.tests)):
         return [f"{label}: about {max(part.effect.n + 1, needed)} pairs would decide"]
     return []

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -14,7 +15,7 @@ from typing import Any
 
 from algorithms.interfaces import Run
 from datasets.components import Component
-from datasets.federation import Source, add_to_digest
+from datasets.federation import Federation, Source, add_to_digest
 from orchestrator import CHECKOUT
 from orchestrator.config import own_code
 
@@ -83,14 +84,17 @@ def source_key(data: Component[Any, Any]) -> str:
     return repr((data.name, data.config.model_copy(update={"clients": 1, "split_seed": None})))
 
 
-def data_hash(source: Source) -> str:
-    """The hash of a loaded data set: of its examples and labels, and of all else that it says of them."""
+def data_hash(data: Source | Federation) -> str:
+    """The hash of a loaded data set, or of its partition: of examples and labels, and of all else that is said of them."""
     digest = hashlib.blake2b(digest_size=8)
-    for name, value in sorted(vars(source).items()):
-        if callable(value):  # what it makes follows from the examples and the configuration
+    for name, value in sorted(vars(data).items()):
+        if name == "fit" and value is not None:  # what it makes follows from the examples and the configuration
             continue
         digest.update(name.encode())
-        for part in (value.x, value.y) if hasattr(value, "x") else (value,):
+        parts = [value.x, value.y] if hasattr(value, "x") else [value]
+        if isinstance(value, Mapping):
+            parts = [list(value), *value.values()]
+        for part in parts:
             if hasattr(part, "dtype") and part.dtype != object:
                 add_to_digest(digest, part)
             else:

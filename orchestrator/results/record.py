@@ -34,14 +34,9 @@ def write_record(
 ) -> dict[str, Any]:
     """Write the files of an ended trial and, last, the manifest that vouches for them.
 
-    Args:
-        folder: the trial's folder.
-        record: status, reason, metrics, seconds, origin, and what else is known of the trial.
-        run: the resolved run as plain values, for ``config.yaml``.
-        files: the content of the other files by name.
-
-    Returns:
-        The record as it is read again. Raises WriteError.
+    ``record`` has status, reason, metrics, seconds, origin, and what else is known of the trial. The resolved ``run`` as plain
+    values becomes ``config.yaml``; ``files`` has the content of the others by name. Returns the record as it is read again.
+    Raises WriteError.
     """
     log = Log(folder.path, folder.id)
     for name, content in {folder.config.name: yaml.safe_dump(dict(run), sort_keys=False).encode(), **files}.items():

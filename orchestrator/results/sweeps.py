@@ -47,19 +47,10 @@ def write_sweep(
 ) -> list[str]:
     """Write what a claimed folder says of its sweep; ``sweep.yaml`` and ``trials.parquet`` follow from it.
 
-    Its facts are an ``id``, what components from outside declare (``declared``), the ``file``, the ``trials`` and the rest.
-
-    Args:
-        folder: the folder.
-        name: the name of the sweep.
-        text: the sweep file, without overrides.
-        plan: what is known of every trial before it runs: ``id``, components, seed, rounds and swept values.
-        swept: the swept keys, dotted, in the order of the file.
-        sets: the overrides, as ``key=value``.
-        tuned: sentences on the search that chooses among the trials.
-
-    Returns:
-        Sentences on what was damaged. Raises WriteError.
+    Its facts are an ``id``, what components from outside declare (``declared``), the ``file``, which is ``text``, without
+    overrides, the overrides (``sets``, as ``key=value``), the ``swept`` keys, dotted, in the order of the file, sentences on
+    the search that chooses among the trials (``tuned``), and the ``trials``: the ``plan``, a row for each, of what is known
+    before it runs (``id``, components, seed, rounds, swept values). Returns sentences on what was damaged. Raises WriteError.
     """
     notes, identity = [], uuid.uuid4().hex
     try:

@@ -85,7 +85,12 @@ class Driver(tune.Trainable):
         try:
             try:
                 trial = self._open()
-                _rounds(trial, 0.0 if self.trial_config.every_round else REPORT_SECONDS)
+                until = time.monotonic() + (0.0 if self.trial_config.every_round else REPORT_SECONDS)
+                while not trial.done:
+                    trial.advance()
+                    # Report a trial's first round at once, although the report costs time.
+                    if (trial.state.round == 1 and not trial.comparing) or time.monotonic() >= until:
+                        break
                 report: dict[str, Any] = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
                 if trial.done:
                     report["summary"] = outcome.finish(self.folder, trial, self.trial_config.identity, self.began)
@@ -122,13 +127,3 @@ class Driver(tune.Trainable):
     def cleanup(self) -> None:
         """Stop the client actors."""
         self.clients.stop()
-
-
-def _rounds(trial: Trial, seconds: float) -> None:
-    """Advance the trial for about ``seconds`` seconds, by at least one round."""
-    started = time.monotonic()
-    while not trial.done:
-        trial.advance()
-        # Report a trial's first round at once, although the report costs time.
-        if (trial.state.round == 1 and not trial.comparing) or time.monotonic() - started >= seconds:
-            return

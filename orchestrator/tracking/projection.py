@@ -158,12 +158,10 @@ def run_tags(run: Mapping[str, Any], swept: Mapping[str, Any], origin: Mapping[s
 
 
 def round_points(rows: Iterable[Mapping[str, Any]], started: int, ended: int | None = None) -> list[Metric]:
-    """The values of rounds, the metric `ROUND` last in each.
+    """The values of rounds, the metric `ROUND` last in each, of a row for each round, with ``round`` counted from 0.
 
-    Args:
-        rows: a row for each round, with ``round`` counted from 0; what is no finite number is left out.
-        started: when the first began, in milliseconds since 1970; in a live run, which does not say when it ended, now.
-        ended: when the trial ended: all rounds are before that.
+    What is no finite number is left out. Times are in milliseconds since 1970: the first round ``started`` then, and all are
+    before the trial ``ended``. In a live run, which does not say that, all are of the time ``started``, which is now.
     """
     points, time = list[Metric](), float(started)
     for row in rows:

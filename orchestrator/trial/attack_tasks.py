@@ -1,9 +1,9 @@
 """What attacks train beside a run, as parallel tasks: shadow models, replicas of the federation, replicas on halves.
 
 Each result is named by the hash of all that it depends on, and is kept in the cache on disk that all trials of the sweep share:
-a shadow model depends on its job, the shadow set, the model and the training configuration; a replica on the run and its world;
+shadow models depend on their task's jobs, the shadow set, the model and the training; a replica on the run and its world;
 replicas on random halves of the clients' examples on the run as far as it matters to training, the examples and the random
-numbers; and all of them on the code. A task trains a few replicas at once.
+numbers; and all of them on the code. A task trains a few at once where clients are trained at once, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import ray
 
 from algorithms.core.messages import Doubles, Weights
-from algorithms.engine.backends import together, trains_together
+from algorithms.engine.backends import divided, together, trains_together
 from algorithms.engine.round import Sending
 from algorithms.interfaces import Run
 from attacks import _halves
@@ -29,9 +29,10 @@ from attacks.interfaces import Answers, AttackedModel, Audit, Exposure, Pool, Sh
 from datasets.federation import Federation
 from orchestrator.config.run import trial_id
 from orchestrator.results.log import cached, stored
+from orchestrator.results.provenance import data_hash
 from orchestrator.trial.attack_round import AttackComponent, ClusterModels, FinishedRun, attack_named
 from orchestrator.trial.client_actors import ClientActor, train_once
-from orchestrator.trial.federation import content_digest, digest
+from orchestrator.trial.federation import digest
 from orchestrator.trial.random_streams import Stream, integer, of_start, stream
 from orchestrator.trial.worker_session import Session, Setup, session
 
@@ -61,8 +62,11 @@ class AttackTasks(ABC):
         for j in models.clusters:
             trained = models.cluster(data, j), models.accuracies[j], models.trained_rounds[j]
             jobs[j] = attack.module.shadow_jobs(attack.config, *trained, partial(integer, run.seed))
-        calls = [(setup, attack.name, job) for needed in jobs.values() for job in needed]
-        shadows = iter(self.gathered(_shadow, attack.name, calls))
+        size = together(run, 4 * data.shadow.x.size, len(models.weights[0].params))
+        each = [(needed, size if all(job.rounds for job in needed) else 1) for needed in jobs.values()]
+        groups = [group for needed, most in each for group in divided(needed, most)]
+        calls = [(setup, attack.name, group) for group in groups]
+        shadows = chain.from_iterable(self.gathered(_shadows, attack.name, calls))
         audits = [(setup, attack.name, j, models, *islice(shadows, len(needed))) for j, needed in jobs.items()]
         return dict(zip(jobs, self.gathered(_audit, attack.name, audits), strict=True))
 
@@ -152,27 +156,33 @@ def _packed(write: Any, *arrays: Any, **named: Any) -> bytes:
 # Shadow models
 
 
-def _shadow(setup: Setup, attack: str, job: ShadowJob) -> Any:
-    """Train one shadow model, or what it lacks of an earlier one in the cache, or read it from there."""
+def _shadows(setup: Setup, attack: str, jobs: Sequence[ShadowJob]) -> Sequence[Any]:
+    """Train shadow models for one model, or what they lack of earlier ones in the cache, or read them from there."""
     worker = session(setup)
     module = attack_named(worker.run, attack).module
-    train = partial(module.train_shadow, job, worker.data, worker.network, worker.run)
-    if module.Shadow is None:
-        return train()
+    train = partial(module.train_shadows, jobs, worker.data, worker.network, worker.run)
+    if module.Shadow is None:  # nothing that could be read back
+        return list(train())
     depends = digest([setup.code, *dependencies(worker.run, worker.data, "seed")])
 
+    def key(jobs: Sequence[Any]) -> str:
+        return digest([job.key(depends) for job in jobs])
+
     def trained() -> bytes:
-        entries = (stored(setup.cache, earlier.key(depends)) for earlier in module.earlier(job))
-        begun = next((_shadow_of(module, content) for content in entries if content), None)
-        return _packed(np.savez, **asdict(train(begun)))
+        entries = (stored(setup.cache, key(earlier)) for earlier in zip(*map(module.earlier, jobs), strict=False))
+        begun = next((_shadows_of(module, content) for content in entries if content), ())
+        each = (_packed(np.savez, **asdict(one)) for one in train(begun))
+        return _packed(np.savez, *(np.frombuffer(one, np.uint8) for one in each))
 
-    return _shadow_of(module, cached(setup.cache, job.key(depends), trained))
+    return _shadows_of(module, cached(setup.cache, key(jobs), trained))
 
 
-def _shadow_of(module: Any, content: bytes) -> Any:
-    """Return a ``Shadow`` of an attack from the bytes of its fields."""
-    with np.load(io.BytesIO(content)) as file:
-        return module.Shadow(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
+def _shadows_of(module: Any, content: bytes) -> Sequence[Any]:
+    """Return each ``Shadow`` of an attack from the bytes of its fields."""
+    with np.load(io.BytesIO(content)) as each:
+        files = [np.load(io.BytesIO(each[number])) for number in each.files]
+    fields = [{name: file[name] for name in file.files} for file in files]
+    return [module.Shadow(**{name: v if v.ndim else v.item() for name, v in one.items()}) for one in fields]
 
 
 def _audit(setup: Setup, attack: str, cluster: int, models: ClusterModels, *shadows: Any) -> Audit:
@@ -203,7 +213,7 @@ def _replicas(setup: Setup, attack: str, replicas: Sequence[Any]) -> list[dict[i
         worlds = [component.module.world(component.config, worker.data, one, worker.fixed) for one in replicas]
         return json.dumps(_measured(run, component, worker, worlds, setup)).encode()
 
-    others = component.to_dict(), [asdict(one) for one in replicas], content_digest(worker.data)
+    others = component.to_dict(), [asdict(one) for one in replicas], data_hash(worker.data)
     key = f"replicas-{digest([setup.code, trial_id(worker.run), trial_id(run), *others])}"
     by_replica = json.loads(cached(setup.cache, key, measured))
     return [{int(round_): values for round_, values in by_round.items()} for by_round in by_replica]

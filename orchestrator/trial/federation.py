@@ -1,20 +1,18 @@
-"""Builds the federation of a run, in the same way for the run itself, the dry run and the check of memory; digests of it."""
+"""Builds the federation of a run, in the same way for the run itself, the dry run and the check of memory; digests."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import datasets
 from algorithms.interfaces import Run
-from datasets.federation import Examples, Federation, Source, add_to_digest
+from datasets.federation import Federation, Source, add_to_digest
 from orchestrator.config.own_code import installed
 from orchestrator.trial.random_streams import stream
 
@@ -58,20 +56,3 @@ def digest(plain: Any, *arrays: NDArray[Any]) -> str:
     for array in arrays:
         add_to_digest(digest, array)
     return digest.hexdigest()[:32]
-
-
-def content_digest(data: Federation) -> str:
-    """Return a digest of everything in a federation, because files of a user may be edited under the same name."""
-    plain: list[str] = []
-    arrays: list[NDArray[Any]] = []
-    for value in vars(data).values():
-        if isinstance(value, Examples):
-            arrays += [value.x, value.y]
-        elif isinstance(value, np.ndarray):
-            arrays.append(value)
-        elif isinstance(value, Mapping):
-            plain.append(repr(list(value)))
-            arrays += value.values()
-        else:
-            plain.append(repr(value))
-    return digest(plain, *arrays)

@@ -21,11 +21,12 @@ from algorithms.core.messages import Doubles, Ints
 from algorithms.engine.round import choose
 from algorithms.interfaces import Run
 from orchestrator.results.log import DamageError, cached, quarantine, stored
+from orchestrator.results.provenance import data_hash
 from orchestrator.results.record import UNREPEATABLE
 from orchestrator.results.tables import join_tables
 from orchestrator.trial import metric_rows
 from orchestrator.trial.attack_round import due
-from orchestrator.trial.federation import content_digest, digest
+from orchestrator.trial.federation import digest
 from orchestrator.trial.loop import DivergenceError, Rounds, TrialContext
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.saved import RunState, Saved
@@ -170,7 +171,7 @@ class Trial:
             return None
         fields = {name: getattr(clustering.config, name) for name in ClusteredConfig.model_fields}
         alike = run.to_dict() | {"clustering": {"name": like, **fields}}
-        return setup.cache, f"initializations-{digest([alike, setup.code, content_digest(self.data)])}"
+        return setup.cache, f"initializations-{digest([alike, setup.code, data_hash(self.data)])}"
 
     def _compare(self) -> None:
         """Keep the current initialization if it is the best so far, then try the next or continue with the best."""

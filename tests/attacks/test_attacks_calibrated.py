@@ -163,11 +163,8 @@ def coverage(method: str, replicas: int, lift: float, truth: float | None = None
     """Shares of intervals that hold the truth: ours, and those that take pairs for independent."""
     means, ours, plain = [], [], []
     records = np.random.default_rng(99)
-    center, spread, lifted = (
-        2 * records.normal(size=80),
-        np.exp(0.3 * records.normal(size=80)),
-        records.exponential(size=80),
-    )
+    center, spread = 2 * records.normal(size=80), np.exp(0.3 * records.normal(size=80))
+    lifted = records.exponential(size=80)
     for seed in range(150):
         rng = np.random.default_rng([seed, 1])
         halves = np.stack([rng.permutation(80) < 40 for _ in range(replicas // 2)])

@@ -17,8 +17,8 @@ from attacks.remapped_sia import Config, conclude, data_problems, match, over_ro
 from datasets.components import complete
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
+from tests.attacks.test_attacks_sia import dealt
 from tests.support.passive import fixed, seen_by
-from tests.support.source_inference import dealt
 from tests.support.toy_federation import CLIENTS
 
 GOLDEN = {"greedy": (0.342, 0.676, 0.902), "one_to_one": (0.357, 0.784, 0.986)}

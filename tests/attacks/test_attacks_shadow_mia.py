@@ -12,15 +12,7 @@ from attacks._queries import set_aside
 from attacks._shadows import ShadowJob, pool_outputs
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, balanced_accuracy
-from attacks.shadow_mia import (
-    ATTACKS,
-    Config,
-    audit,
-    data_problems,
-    shadow_jobs,
-    strongest,
-    train_shadow,
-)
+from attacks.shadow_mia import ATTACKS, Config, audit, data_problems, shadow_jobs, strongest, train_shadows
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.run import resolve
 from tests.support.federations import rows
@@ -346,14 +338,14 @@ def test_shadow_images_are_transformed_as_somebodys(images, transform, strengths
 
 def test_a_shadow_is_trained_until_it_is_as_accurate_as_asked(noise, network):
     job = shadow_jobs(alone(), cluster_of(noise, 0), 0.6, 2, seeds())[0]
-    shadow = train_shadow(job, noise, network, RUN)
+    (shadow,) = train_shadows([job], noise, network, RUN)
     members = shadow.logits[shadow.member].argmax(axis=1) == shadow.labels[shadow.member]
     assert shadow.accuracy == members.mean() >= 0.6
     assert 1 <= shadow.epochs < job.max_epochs
     assert shadow.member.sum() == len(job.members)
     assert len(shadow) == 2 * len(job.members)
     np.testing.assert_array_equal(shadow.labels, noise.shadow.y[np.concatenate([job.members, job.nonmembers])])
-    earlier = train_shadow(replace(job, max_epochs=shadow.epochs - 1), noise, network, RUN)
+    (earlier,) = train_shadows([replace(job, max_epochs=shadow.epochs - 1)], noise, network, RUN)
     assert earlier.epochs == shadow.epochs - 1
     assert earlier.accuracy < 0.6
 
@@ -405,7 +397,7 @@ def test_the_clients_of_a_shadow_take_part_when_those_of_the_model_did(noise, ne
     nobody = replace(absent, took_part=np.zeros((2, 3), bool))
     everybody = replace(absent, took_part=np.ones((2, 3), bool))
     trained = {
-        name: train_shadow(job, noise, network, RUN)
+        name: train_shadows([job], noise, network, RUN)[0]
         for name, job in {"always": always, "every": everybody, "none": nobody, "some": absent}.items()
     }
     assert trained["every"].logits.tobytes() == trained["always"].logits.tobytes()

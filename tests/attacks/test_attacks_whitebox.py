@@ -245,8 +245,6 @@ def test_cosines_are_those_of_autograd_example_by_example(noise, narrow):
         gradients = torch.autograd.grad(loss, arrays)
         for m in range(3):
             pieces = narrow.layout.views(torch.from_numpy(updates[m])).values()
-            theirs = [
-                float(torch.cosine_similarity(-g.ravel(), u.ravel(), dim=0))
-                for g, u in zip(gradients, pieces, strict=True)
-            ]
+            pairs = zip(gradients, pieces, strict=True)
+            theirs = [float(torch.cosine_similarity(-g.ravel(), u.ravel(), dim=0)) for g, u in pairs]
             np.testing.assert_allclose(got[n, m], theirs, atol=1e-5)

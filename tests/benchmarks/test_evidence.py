@@ -60,9 +60,14 @@ def test_the_hours_of_a_sweep_are_divided_among_its_parts(tmp_path: Path, monkey
     attacked = "training: {epochs: 1, batch_size: 5}, attacks: [{name: shadow_mia, every: 1, shadows: 3}]"
     base = f"{{rounds: 4, data: {{name: digits, clients: 4, examples_per_client: 10}}, model: mlp, {attacked}}}"
     path.write_text(f"name: tiny\nbase: {base}\nsweep: {{seed: {{grid_search: [0, 1]}}}}\n")
-    monkeypatch.setattr(small_runs.Small, "rate", lambda self, step, attack: {"train": 1.0}.get(step, 0.0))
+    monkeypatch.setattr(
+        small_runs.Small, "rate", lambda self, step, attack: {"train": 1.0, "replicate": 0.5}.get(step, 0.0)
+    )
     trials, now, before = answers.forecasts(path)
-    shadows, trained = (now.trial["shadow models"], before["shadow models"]), 3 * 4 * 10 / 2  # by two processes
+    shadows, trained = (
+        (now.trial["shadow models"], before["shadow models"]),
+        3 * 4 * 10 / 2,
+    )  # at once, or by two processes
     assert (trials, now.trial["training"]) == (2, pytest.approx(4 * 4 * 10, abs=1))
     assert shadows == (pytest.approx(4 * trained, abs=2), pytest.approx((1 + 2 + 3 + 4) * trained, abs=2))
     name, many, earlier, hours, *shares = [cell.strip() for cell in answers.line(path).strip("|").split("|")]

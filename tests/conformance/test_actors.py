@@ -40,12 +40,6 @@ def backends(slot: Any, name: str) -> list[str]:
     return ["loop", "vmap"] if able.get(slot.key, lambda: False)() else ["loop"]
 
 
-def attack_kinds(name: str) -> tuple[str, ...]:
-    """The kinds of an attack."""
-    kinds: tuple[str, ...] = components("attacks")[name].KINDS
-    return kinds
-
-
 # By default, a network trains in the way that its runs take, and all attacks in one.
 LONG = {("vgg", "loop"), ("femnist_cnn", "vmap"), ("hu_cnn", "vmap"), ("femnist_net", "loop"), ("", "vmap")}
 CASES = [
@@ -118,7 +112,7 @@ def test_the_bytes_are_the_same_whoever_does_the_work(tmp_path, monkeypatch, slo
     if slot is None:
         # Attacks on choices do no work on actors, and need several models, which client inference refuses.
         # Nor do attacks that ask for a table.
-        alike = [one for one in components("attacks") if attack_kinds(one) != ("choices",)]
+        alike = [one for one, module in components("attacks").items() if module.KINDS != ("choices",)]
         run["attacks"] = [attack(one) for one in alike if suited(run | {"attacks": [attack(one)]}) is data]
     elif slot.key == "model":
         data = pictures()

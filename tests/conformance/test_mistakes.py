@@ -166,7 +166,8 @@ MISTAKES: list[tuple[str, list[tuple[str, str, str]]]] = [
     ("aggregation", [(STEP, "received.mean[:] *= 2\n    step = received.mean", TWICE)]),
     ("aggregation", [("np.ones(len(examples))", "-np.ones(len(examples))", "weigh must return a positive weight for each")]),
     ("attacks", [("measures=found", "measures=()", "it has measures after the rounds [] and is due after [1, 2]")]),
-    ("attacks", [('norm = seen.observed["norm"]', 'norm = seen.observed["norms"]', "raised KeyError: 'norms'")]),
+    # The line is the component's own, though the standard library has raised it.
+    ("attacks", [('seen.observed["norm"]', '__import__("os").environ["norms"]', "failed with KeyError: 'norms' (mine.py, ")]),
     ("model", [(", classes))", ", classes + 1))", "the outputs for 2 examples of 7 classes have shape (2, 8) and must h")]),
     ("model", [("classes))", "classes), nn.Softmax(1))", "the outputs of every example are positive and add up to 1")]),
     ("model", [("CONVOLUTIONAL = False", "CONVOLUTIONAL = True", "CONVOLUTIONAL is True, but it has not such layers")]),

@@ -135,12 +135,8 @@ def test_the_shadow_set_stays_when_clients_are_swept():
     ],
 )
 def test_lists_in_a_sweep_file_are_rows(split, field, read):
-    run = {
-        "rounds": 1,
-        "model": "mlp",
-        "data": {"name": "digits", "clients": 2, "split": {"name": "class_counts", **split}},
-    }
-    assert getattr(resolve(run).split.config, field) == read
+    data = {"name": "digits", "clients": 2, "split": {"name": "class_counts", **split}}
+    assert getattr(resolve({"rounds": 1, "model": "mlp", "data": data}).split.config, field) == read
 
 
 def held_out(**fields) -> HeldOutConfig:

@@ -91,10 +91,8 @@ def test_a_sweep_of_the_ratio_adds_to_the_minority():
 
 
 def test_a_sweep_of_the_ranges_keeps_places_within_them():
-    narrow, wide = (
-        dealt(Config(minority=(0, 20), majority=(20, 40))),
-        dealt(Config(minority=(0, 30), majority=(30, 60))),
-    )
+    narrow = dealt(Config(minority=(0, 20), majority=(20, 40)))
+    wide = dealt(Config(minority=(0, 30), majority=(30, 60)))
     np.testing.assert_array_equal(narrow.groups, wide.groups)
     low_narrow, low_wide = (np.where(narrow.groups == MINORITY, 0, low) for low in (20, 30))
     np.testing.assert_allclose((narrow.strengths - low_narrow) / 20, (wide.strengths - low_wide) / 30, atol=1e-5)

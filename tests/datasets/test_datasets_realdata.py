@@ -1,23 +1,40 @@
 """The published data sets themselves, where they lie under FEDPRIV_DATA."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from datasets import build_federation
-from datasets.federation import Federation
+from datasets.federation import DataError, Federation, Source
 from datasets.sources import alzheimer, cifar10, femnist, har, mnist
 from datasets.splits import class_counts, groups, subjects
-from tests.support.published import Chosen, real
+from tests.support.streams import streams
 
 pytestmark = pytest.mark.realdata
 
 
+class Chosen:
+    def __init__(self, module, **fields):
+        self.module, self.config = module, module.Config(**fields)
+
+
+def real(module, **fields) -> tuple[Chosen, Path, Source]:
+    if not os.environ.get("FEDPRIV_DATA"):
+        pytest.skip("FEDPRIV_DATA names no folder of data sets")
+    chosen, root = Chosen(module, **fields), Path(os.environ["FEDPRIV_DATA"])
+    assert root.is_dir(), f"FEDPRIV_DATA names {root}, which is no folder: nothing would be tested"
+    try:
+        return chosen, root, module.load(chosen.config, root, download=False)
+    except DataError as reason:
+        if "is absent" not in str(reason):
+            raise
+        pytest.skip(str(reason))
+
+
 def dealt(chosen: Chosen, root: Path, module=groups, **split) -> Federation:
-    return build_federation(
-        chosen, Chosen(module, **split), root, lambda purpose: np.random.default_rng([0, *purpose.encode()])
-    )
+    return build_federation(chosen, Chosen(module, **split), root, streams())
 
 
 def test_mnist():
@@ -85,9 +102,7 @@ def test_alzheimer():
     for preset, table in class_counts.PUBLISHED_COUNTS.items():
         config, data = class_counts.Config(preset=preset), alzheimer.Config(clients=len(table))
         assert class_counts.shortages(config, data, source) == []
-        roles = class_counts.assign(
-            config, data, source, lambda purpose: np.random.default_rng([42, *purpose.encode()])
-        )
+        roles = class_counts.assign(config, data, source, streams(42))
         for i, own in enumerate(roles.clients):
             mine = np.concatenate([own, roles.test[roles.test_owner == i]])
             assert np.bincount(source.train.y[mine]).tolist() == list(table[i])

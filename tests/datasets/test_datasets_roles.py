@@ -53,10 +53,7 @@ def test_a_shared_test_set_gives_the_sizes_asked_for(config, train, test):
 def test_a_federation_says_whom_its_examples_are_about_and_what_its_inputs_are():
     """Every example holds its own number, and is about the person with its number by ten."""
     x = np.arange(100, dtype=np.float32)[:, None]
-    parts = {
-        name: Examples(x[rows], np.zeros(50, np.int64))
-        for name, rows in (("train", slice(50)), ("test", slice(50, 100)))
-    }
+    parts = {name: Examples(own, np.zeros(50, np.int64)) for name, own in (("train", x[:50]), ("test", x[50:]))}
     for fields in ({"persons": np.arange(100) // 10}, {"subjects": np.arange(100) // 10}):
         whole = Source("toy", 2, **parts, columns=("n",), **fields)
         data = assign(SharedTestConfig(clients=2, shadow_size=9), whole, rng()).federation(whole)

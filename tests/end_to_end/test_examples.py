@@ -66,10 +66,8 @@ def own_code(folder: Path) -> list[list[str]]:
 
 def contributed(folder: Path) -> list[list[str]]:
     """The three files of CONTRIBUTING, a data set, an attack and an aggregation, outside the checkout."""
-    files = {
-        "/".join(("code", *Path(one["path"]).parts[-2:])): one["code"]
-        for one in FENCED.finditer(page("CONTRIBUTING.md"))
-    }
+    fenced = FENCED.finditer(page("CONTRIBUTING.md"))
+    files = {"/".join(("code", *Path(one["path"]).parts[-2:])): one["code"] for one in fenced}
     (sweep,) = YAML.findall(page("CONTRIBUTING.md"))
     written(folder, files | {"sweep.yaml": f"{sweep}code: code\n"})
     return [[*COMMAND, "run", "sweep.yaml", *FEWER, "--set", "base.attacks.correctness.every=1"]]

@@ -54,10 +54,8 @@ def test_submit_py_finds_the_checkout_that_was_copied_or_says_where_it_sought_an
 
     lost = submitted("list")
     sought = f"{tmp_path} or {tmp_path / 'fedpriv'}"
-    assert (lost.returncode, lost.stderr) == (
-        1,
-        f"no checkout of fedpriv in {sought}; set FEDPRIV_HOME to its folder\n",
-    )
+    said = f"no checkout of fedpriv in {sought}; set FEDPRIV_HOME to its folder\n"
+    assert (lost.returncode, lost.stderr) == (1, said)
     (tmp_path / "fedpriv").mkdir()
     for place, mounted in CLUSTER["file_mounts"].items():
         if place.startswith("~/fedpriv/"):

@@ -25,12 +25,8 @@ TURNED, SHOWN = "Anna\u202e\x1b[2J", "Anna\\u202e\\x1b[2J"
 @pytest.mark.parametrize(
     "command",
     [
-        ["report", LONG],
+        *([word, LONG] for word in ("report", "check", "clean", "ui", "new")),
         ["check", f"./{LONG}"],
-        ["check", LONG],
-        ["clean", LONG],
-        ["ui", LONG],
-        ["new", LONG],
         ["new", "here.csv", "--output", LONG],
     ],
     ids=lambda command: " ".join(command)[:12],

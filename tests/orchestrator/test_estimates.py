@@ -108,8 +108,8 @@ def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
     assert parts(a_run(rounds=3, clustering=several, attacks=["sum_mia"]))["attacks"] == 3 * 2 * 5
     attack = {"name": "shadow_mia", "every": 5, "shadows": 3}
     of_models, size = parts(a_run(rounds=3, attacks=[attack])), 8 * 12
-    # Each of the three is trained like the run itself, and asked about as many others, too.
-    assert of_models["shadow models"] == 3 * (plain["training"] + 2 * size * 10)
+    # Each of the three is trained like the run itself, with the others, and asked about as many others, too.
+    assert of_models["shadow models"] == 3 * (plain["training"] / 4 + 2 * size * 10)
     assert of_models["attacks"] == 5
     alone = {"shadow_training": "accuracy", "max_epochs": 30}
     single = parts(a_run(rounds=3, attacks=[attack | alone]))
@@ -180,7 +180,7 @@ def test_a_sweep_counts_what_its_trials_share_once(monkeypatch, tmp_path, worth,
 
 @pytest.mark.parametrize("clusters", [1, 2])
 def test_what_shadow_models_take_if_clients_keep_moving_is_said_of_several_models(monkeypatch, tmp_path, clusters):
-    monkeypatch.setattr(Small, "rate", lambda self, step, attack: {"train": 1.0}.get(step, 0.0))
+    monkeypatch.setattr(Small, "rate", lambda self, step, attack: {"train": 1.0, "replicate": 1.0}.get(step, 0.0))
     data = "{name: digits, clients: 4, examples_per_client: 10}, training: {epochs: 1}"
     audited = f"clustering: {{name: ifca, clusters: {clusters}, restarts: 1}}, attacks: [shadow_mia]"
     (tmp_path / "s.yaml").write_text(f"{{name: s, base: {{rounds: 20, data: {data}, model: mlp, {audited}}}}}")

@@ -14,7 +14,7 @@ from datasets.components import forget
 from datasets.federation import Examples, Source
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.placement import placement
-from orchestrator.config.sweep_file import Resources, Sweep, parse_sweep
+from orchestrator.config.sweep_file import Resources, parse_sweep
 from orchestrator.estimates import needs
 from tests.support.estimated import a_run
 from tests.support.own_modules import Plain
@@ -75,13 +75,9 @@ def test_only_those_who_take_part_in_a_round_are_trained_and_sent(
     assert bytes_of("base.training.optimizer_state", training=persist, **part) == 2 * 8 * 4 * 685  # kept for all
 
 
-def a_sweep(**given: Any) -> Sweep:
-    base = {"rounds": 2, "data": {"name": "digits", "clients": 8}, "model": "mlp", **given}
-    return parse_sweep(yaml.safe_dump({"name": "large", "base": base}), Path("large.yaml"))
-
-
 def refusals(memory: float = 16 * GB, **given: Any) -> list[str]:
-    sweep = a_sweep(**given)
+    base = {"rounds": 2, "data": {"name": "digits", "clients": 8}, "model": "mlp", **given}
+    sweep = parse_sweep(yaml.safe_dump({"name": "large", "base": base}), Path("large.yaml"))
     return list(map(str, data_problems(sweep, download=False, misfits=needs.fits(sweep, memory))))
 
 

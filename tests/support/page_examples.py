@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from datasets.components import components, forget
 from orchestrator.config.slots import SLOTS, Slot
@@ -30,10 +31,10 @@ class Example:
         return components(self.slot.folder)[self.name]
 
 
-@contextlib.contextmanager
-def added(checkout: Path) -> Iterator[dict[str, Example]]:
-    """The examples as components, by the key of their slot; their files are in the folder ``checkout``."""
-    found = {}
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Example]]:
+    """The examples as components, by the key of their slot; their files are in a folder of their own."""
+    checkout, found = tmp_path_factory.mktemp("checkout"), {}
     for match in FENCED.finditer(page(PAGE)):
         path = checkout / match["path"]
         path.parent.mkdir(parents=True)
@@ -43,10 +44,8 @@ def added(checkout: Path) -> Iterator[dict[str, Example]]:
         (slot,) = [one for one in SLOTS if one.folder == folder]
         found[slot.key] = Example(slot, path.stem, path)
     forget()
-    try:
-        yield found
-    finally:
-        for one in found.values():
-            importlib.import_module(one.slot.folder).__path__.remove(str(one.path.parent))
-            sys.modules.pop(f"{one.slot.folder}.{one.name}", None)
-        forget()
+    yield found
+    for one in found.values():
+        importlib.import_module(one.slot.folder).__path__.remove(str(one.path.parent))
+        sys.modules.pop(f"{one.slot.folder}.{one.name}", None)
+    forget()

@@ -19,7 +19,13 @@ from tests.support.local_cluster import below, named
 
 HEAD, POWER, DRIVER = "the head", "all processes at once", "the driver"
 ACTOR, TASK, RAYLET, GCS = "a client actor", "a task", "the raylet", "the gcs"
-TASKS = ("ray::shadow for ", "ray::audit for ", "ray::replica", "ray::halves_replicas for ", "ray::own_confidence for ")
+TASKS = (
+    "ray::shadows for ",
+    "ray::audit for ",
+    "ray::replica",
+    "ray::halves_replicas for ",
+    "ray::own_confidence for ",
+)
 NAMES = {ACTOR: ("ray::ClientActor",), TASK: TASKS, DRIVER: ("ray::ResourceTrainable", "ray::Driver")}
 RAY = {RAYLET: "/raylet/raylet", GCS: "/gcs/gcs_server"}
 DEADLY = (HEAD, POWER, RAYLET, GCS)  # the session does not survive them

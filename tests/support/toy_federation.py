@@ -12,7 +12,7 @@ from algorithms.models import mlp
 from algorithms.training import local_sgd
 from attacks._shadows import Shadow
 from attacks.interfaces import Audit, Cluster, Exposure, Measure
-from attacks.shadow_mia import Config, shadow_jobs, train_shadow
+from attacks.shadow_mia import Config, shadow_jobs, train_shadows
 from datasets.federation import Examples, Federation, Preparation
 from orchestrator.config.run import resolve
 from tests.support.federations import federation
@@ -81,7 +81,7 @@ def shadows_of(
     config: Config, data: Federation, network: Network, accuracy: float = 1.0, cluster: int = 0
 ) -> list[Shadow]:
     jobs = shadow_jobs(config, cluster_of(data, cluster), accuracy, 2, seeds())
-    return [train_shadow(job, data, network, RUN) for job in jobs]
+    return train_shadows(jobs, data, network, RUN)
 
 
 def cluster_of(data: Federation, cluster: int, assignment: np.ndarray = HALVES, left: tuple[int, ...] = ()) -> Cluster:

@@ -3,13 +3,16 @@
 Nothing here loads torch, so the server and a dry run can ask how a run trains.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from algorithms.interfaces import Run
 from algorithms.training import local_sgd
 
-# Replicas of a task. More are hardly faster, and with fewer tasks than workers some would wait. The number must not
-# depend on the machine, because the width of a batched computation can change bytes.
+# Replicas or shadow federations of a task. More are hardly faster, and with fewer tasks than workers some would wait. The
+# number must not depend on the machine, because the width of a batched computation can change bytes.
 TOGETHER = 4
-MOST_BYTES = 1 << 28  # of the examples of a task's replicas, and of the models of a block of theirs
+MOST_BYTES = 1 << 28  # of the examples of a task's federations, and of the models of a block of theirs
 
 
 def trains_together(run: Run) -> bool:
@@ -19,7 +22,7 @@ def trains_together(run: Run) -> bool:
 
 
 def together(run: Run, examples: int, parameters: int) -> int:
-    """Return how many replicas a task trains, each on so many bytes of examples, with models of so many parameters."""
+    """Return how many federations a task trains, each on so many bytes of examples, with models of so many parameters."""
     if not trains_together(run):
         return 1
     config, kept = run.training.config, "updates" in (run.aggregation.module.NEEDS, run.privacy.module.NEEDS)
@@ -27,3 +30,9 @@ def together(run: Run, examples: int, parameters: int) -> int:
     models = run.data.config.clients if kept or config.optimizer_state == "persist" else config.block_size
     largest = max(examples, 4 * parameters * models)
     return max(1, min(TOGETHER, MOST_BYTES // max(1, largest)))
+
+
+def divided(items: Sequence[Any], most: int) -> list[Sequence[Any]]:
+    """Return as few parts as possible of at most so many items, each with as many as the others or one more or less."""
+    parts = -(-len(items) // most)
+    return [items[len(items) * i // parts : len(items) * (i + 1) // parts] for i in range(parts)]

@@ -46,13 +46,15 @@ def trade_off(arr: Arrangement) -> Figure | None:
     width = 3.7 if across > 1 else 6.0
     headings = [arr.panel_label(panel) for panel, *_ in panels]
     figure, axes = drawing.grid(arr, "Risk against accuracy of the final models", headings, across, width)
-    undominated, band = fronts(arr.results), False
+    names, band = [risk for row in rows for risk in row], False
+    attacked = [risk for risk in names if not metric(risk).protects]
+    undominated = {risk: fronts(arr.results, (risk, accuracy_of(arr.results, risk))) for risk in attacked}
     for ax, (panel, risk, _) in zip(axes, panels, strict=True):
         band |= _panel(ax, arr, panel, risk)
-        _front(ax, arr, panel, [front for front in undominated if front.risk == risk])
+        _front(ax, arr, panel, undominated.get(risk, []))
     drawing.same_scale(axes, [row for *_, row in panels])
-    names = [risk for row in rows for risk in row]
-    rings = [drawing.stroke(words, **RING | style) for words, style, of in RINGS if any(map(of, undominated))]
+    every = [front for of_risk in undominated.values() for front in of_risk]
+    rings = [drawing.stroke(words, **RING | style) for words, style, of in RINGS if any(map(of, every))]
     chance = drawing.chance_handles(arr, names) + [drawing.stroke(**BAND)] * band
     return drawing.legend(figure, [*_handles(arr), *rings, *chance], _note(arr, names))
 

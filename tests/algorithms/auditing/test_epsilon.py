@@ -82,9 +82,8 @@ def test_two_gaussians_know_neither_order_nor_units_and_fall_with_delta(pair, sh
 @pytest.mark.parametrize("apart", [1e-6, 1e-9, 1e-12, 2e-16])
 def test_nearly_equal_deviations_are_as_good_as_equal_ones(apart):
     """The loss is nearly linear then, and its one near root has to keep its digits."""
-    epsilons = [
-        epsilon_two_gaussians(*pair, 1e-4) for pair in ((0, 0.2, 1, 0.2 * (1 + apart)), (1, 0.2, 0, 0.2 - apart))
-    ]
+    pairs = (0, 0.2, 1, 0.2 * (1 + apart)), (1, 0.2, 0, 0.2 - apart)
+    epsilons = [epsilon_two_gaussians(*pair, 1e-4) for pair in pairs]
     assert epsilons == pytest.approx([epsilon_gdp(5.0, 1e-4)] * 2, rel=1e-4)
 
 

@@ -27,9 +27,8 @@ def model(build: Any) -> Any:
 
 def normalized(shape: tuple[int, ...], classes: int) -> nn.Module:
     """Convolution, batch normalization, linear layer: everything that has a place of its own in the vectors."""
-    return nn.Sequential(
-        nn.Conv2d(shape[0], 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(48, classes, bias=False)
-    )
+    convolution = nn.Conv2d(shape[0], 3, 3), nn.BatchNorm2d(3), nn.ReLU()
+    return nn.Sequential(*convolution, nn.Flatten(), nn.Linear(48, classes, bias=False))
 
 
 @pytest.fixture
@@ -172,11 +171,8 @@ def test_derivatives_along_a_direction_are_products_with_gradients(name):
     shape = next(shape for shape in SHAPES if not module.shape_problem(module.Config(), shape))
     network = Network(Component(name, module.Config(), "algorithms.models"), shape, 7)
     network.load(before := network.initial(rng))
-    x, y, direction = (
-        rng.random((3, *shape), dtype=np.float32),
-        np.array([0, 6, 2]),
-        rng.normal(size=network.layout.size),
-    )
+    x, y = rng.random((3, *shape), dtype=np.float32), np.array([0, 6, 2])
+    direction = rng.normal(size=network.layout.size)
     gradients = np.concatenate([few.double().cpu().numpy() for few in network.example_gradients(x, y)])
     close = 1e-3 * np.linalg.norm(gradients, axis=1).max()
     np.testing.assert_allclose(network.derivatives(x, y, direction), gradients @ direction, rtol=1e-3, atol=close)

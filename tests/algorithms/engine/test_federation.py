@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from algorithms.core.network import Network
-from algorithms.engine.federation import train_model
+from algorithms.engine.federation import train_one_each
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import finished, given, opened, planted
 
@@ -47,7 +47,7 @@ def test_the_model_is_that_of_the_round_loop_bit_for_bit(tmp_path, slots: dict[s
         return stream(seed, purpose, *place)
 
     network = Network(run.model, DATA.shape, DATA.classes, run.training.config.device)
-    (model,) = train_model(run, DATA, network, 3, same).models
+    (model,) = train_one_each(run, [DATA], network, 3, [same]).models
     assert model.params.tobytes() == trial.state.models[0].params.tobytes()
     assert model.buffers.tobytes() == trial.state.models[0].buffers.tobytes()
 
@@ -60,4 +60,4 @@ def test_a_diverged_federation_says_so():
     wild = planted(clients=2, each=10, minority=1)
     wild.train.x[:] *= np.float32(1e30)
     with pytest.raises(FloatingPointError, match="no longer finite in round 1"):
-        train_model(run, wild, network, 3, lambda *_: np.random.default_rng(0))
+        train_one_each(run, [wild], network, 3, [lambda *_: np.random.default_rng(0)])

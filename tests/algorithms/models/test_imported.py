@@ -58,9 +58,7 @@ def everything(num_classes, classes, n_classes, shape, input_shape, in_channels,
 
 def test_a_call_is_given_what_its_signature_names_unless_args_do(monkeypatch):
     monkeypatch.setattr(_callables, "find", lambda path: everything)
-    expected = dict.fromkeys(("num_classes", "classes", "n_classes"), 6) | dict.fromkeys(
-        ("shape", "input_shape"), (2, 4, 5)
-    )
+    expected = {"num_classes": 6, "classes": 6, "n_classes": 6, "shape": (2, 4, 5), "input_shape": (2, 4, 5)}
     expected |= {"in_channels": 2, "in_chans": 7, "in_features": 40}
     assert _callables.maker("mypkg.nets:Net", {"in_chans": 7}, (2, 4, 5), 6).keywords == expected
 

@@ -41,14 +41,8 @@ def test_what_was_started_is_stopped_and_a_start_that_fails_once_is_made_again(s
 
 
 UNNAMED = Target("10.0.0.1:6379", "/tmp/ray/ray_current_cluster")
-
-
-class AuthenticationError(Exception):
-    pass
-
-
 REFUSED_TOKEN = ConnectionError("failed to connect")
-REFUSED_TOKEN.__cause__ = AuthenticationError("token mismatch")
+REFUSED_TOKEN.__cause__ = type("AuthenticationError", (Exception,), {})("token mismatch")
 SLOW = RuntimeError("the machine was too slow")
 
 
@@ -76,13 +70,11 @@ def test_a_cluster_that_nobody_named_is_joined_with_a_word_on_why():
 def test_a_head_with_another_mode_of_authentication_is_a_guess_that_names_the_variable(started, monkeypatch, mode):
     monkeypatch.setenv(MODE, mode) if mode else monkeypatch.delenv(MODE, raising=False)
     started.failing.starts, started.failing.error = 9, ConnectionError("Failed to connect to Ray cluster")
-    with pytest.raises(ClusterError) as refused:
-        with ray_session(THERE, PLACE):
-            pass
+    with pytest.raises(ClusterError) as refused, ray_session(THERE, PLACE):
+        pass
     assert f"{MODE} is {mode or 'not set'} here" in str(refused.value)
-    with pytest.raises(ClusterError) as refused:
-        with ray_session(HERE, PLACE):
-            pass
+    with pytest.raises(ClusterError) as refused, ray_session(HERE, PLACE):
+        pass
     assert MODE not in str(refused.value)
 
 

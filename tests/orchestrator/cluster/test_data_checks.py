@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 
+import numpy as np
 import pytest
 
 from datasets.components import forget
+from datasets.federation import Examples, Source
 from orchestrator.cluster import data_checks
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.errors import ConfigProblem
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.estimates.small_runs import SmallRuns
-from orchestrator.trial.attack_tasks import content_digest
+from orchestrator.results.provenance import data_hash
 from orchestrator.trial.federation import partition_data
 
 ATTACKED = """
@@ -249,7 +252,15 @@ def test_replicas_that_were_trained_on_a_file_before_it_was_edited_are_not_taken
     csv(tmp_path / "data")
     (tmp_path / "own.yaml").write_text(CSV)
     (run,) = load_sweep(tmp_path / "own.yaml").runs
-    before = content_digest(partition_data(run, tmp_path))
-    assert before == content_digest(partition_data(run, tmp_path))
+    before = data_hash(partition_data(run, tmp_path))
+    assert before == data_hash(partition_data(run, tmp_path))
     (tmp_path / "data/t.csv").write_text((tmp_path / "data/t.csv").read_text().replace("37.5", "37.25"))
-    assert before != content_digest(partition_data(run, tmp_path))
+    assert before != data_hash(partition_data(run, tmp_path))
+
+
+def test_a_data_set_has_the_hash_that_records_of_earlier_versions_name() -> None:
+    part = Examples(np.zeros((2, 3), np.float32), np.arange(2))
+    source = Source("mine", 2, part, part, subjects=np.arange(4), class_names=("no", "yes"))
+    assert data_hash(source) == "9e5761875061d4d8"
+    assert data_hash(replace(source, fit=lambda rows: source)) == "f0931a2d9d47cf97"
+    assert data_hash(replace(source, mean=(0.5,), persons=np.array([*"abcd"], object))) == "37861a40ab57eb8f"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+
+from orchestrator import CHECKOUT
 
 PROGRAM = """
 import os, sys
@@ -23,14 +24,8 @@ print(told.strip())
 
 @pytest.mark.parametrize("mode", ["drop", "keep"])
 def test_the_lines_of_a_session_are_on_no_screen_and_in_a_file_only_if_something_went_wrong(mode, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, mode],
-        env={"TMPDIR": str(tmp_path), "PATH": ""},
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command, env = [sys.executable, "-c", PROGRAM, mode], {"TMPDIR": str(tmp_path), "PATH": ""}
+    done = subprocess.run(command, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     assert done.stderr == "ours\nafter\n"
     files = list(tmp_path.iterdir())
     assert done.stdout.strip() == (f"(Ray's own messages are in {files[0]})" if mode == "keep" else "")

@@ -39,14 +39,8 @@ def test_the_runtime_environment_holds_the_code_and_nothing_else(own):
         (package,) = map(Path, environment["py_modules"])
         files = sorted(str(file.relative_to(package)) for file in package.rglob("*") if file.is_file())
     assert package.name == SENT
-    assert files == [
-        "0/code/attacks/_norms.py",
-        "0/code/attacks/norms.py",
-        "0/code/pkg/__init__.py",
-        "0/code/pkg/words.txt",
-        "1/scaled.py",
-        "__init__.py",
-    ]
+    code = ["0/code/attacks/_norms.py", "0/code/attacks/norms.py", "0/code/pkg/__init__.py", "0/code/pkg/words.txt"]
+    assert files == [*code, "1/scaled.py", "__init__.py"]
     assert json.loads(environment["env_vars"][VARIABLE]) == [str(own / "code"), str(own / "scaled.py")]
     assert not package.exists()
     install(())

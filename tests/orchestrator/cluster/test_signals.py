@@ -74,9 +74,7 @@ def test_what_is_ignored_stays_ignored_and_what_is_another_s_stays_his(number):
         time.sleep(0.01)
     assert asked == [] and signal.getsignal(number) == signal.SIG_IGN
     signal.signal(number, signal.SIG_DFL)
-    with (
-        own_signals()
-    ):  # in a process without a handling of its own, such as a notebook, Ray's shuts its processes down
+    with own_signals():  # where a process handles none itself, as a notebook, Ray's handling shuts its processes down
         signal.signal(number, print)
     assert signal.getsignal(number) is print
 

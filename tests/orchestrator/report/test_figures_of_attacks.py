@@ -18,6 +18,7 @@ from orchestrator.report.context import adversary_sentence, risks
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.figures.attacks import RED, audit
 from orchestrator.report.figures.exposure import exposure, risks_by_view
+from orchestrator.report.front import fronts
 from orchestrator.report.vocabulary import GROUP_COLORS
 from tests.support.arranged import arranged, figure, read
 from tests.support.figure_texts import texts, unreadable
@@ -54,6 +55,9 @@ def test_risk_over_accuracy_has_a_mean_for_each_setting_and_pale_seeds(grouped: 
         expected = [(cell.estimate(accuracy).mean, cell.estimate(risk).mean) for *_, cell in grouped.cells()]
         assert means(ax) == [pytest.approx(mean) for mean in sorted(expected)]
         assert len(single(ax, pale=True)) == 20
+        found = [s for front in fronts(grouped.results, (risk, accuracy)) for s in (*front.sure, *front.possible)]
+        ringed = sorted((s.estimate(accuracy).mean, s.estimate(risk).mean) for s in found)
+        assert ringed and pairs(line for line in ax.lines if line.get_markerfacecolor() == "none") == ringed
     assert dashed(minority) == [0.5]
     assert dashed(worst) == [pytest.approx(np.mean([trial["risk_worst_client_null"] for trial in grouped.trials]))]
 

@@ -213,11 +213,8 @@ def test_an_average_over_settings_needs_all_of_them_and_other_swept_keys_give_a_
 def test_a_printed_percentage_is_laid_beside_a_fraction(tmp_path: Path) -> None:
     made = read_results(write_finp(tmp_path / "har", FINP))
     compared = compare(made)
-    assert {one.record.source for one in compared if "_vs_" not in one.record.metric} == {
-        "Table 1",
-        "App. C.3",
-        "App. C.4",
-    }
+    sources = {one.record.source for one in compared if "_vs_" not in one.record.metric}
+    assert sources == {"Table 1", "App. C.3", "App. C.4"}
     per_method = Counter(one.record.method for one in compared if one.record.source == "Table 1")
     assert len(per_method) == 6 and set(per_method.values()) == {9}
     mean = next(one for one in compared if (one.record.method, one.record.metric) == ("FinP (PCA)", "sia_mean_pct"))

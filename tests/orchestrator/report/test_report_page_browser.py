@@ -1,10 +1,15 @@
-"""The page in Chromium, at the width of a desk and of a phone: nothing overflows, nothing is asked of the network."""
+"""The page in Chromium, at the width of a desk and of a phone: nothing overflows, nothing is asked of the network.
+
+The tests run where Chromium is installed: ``uv run pytest -m browser``.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
 from functools import partial
 from html import escape, unescape
@@ -15,11 +20,13 @@ from typing import Any
 import pytest
 
 from orchestrator.report import write_report
-from tests.support.browser import DESKTOP, FLAGS, PHONE, chromium, visit
 from tests.support.synthetic_results import GROUPED, write_grouped
 
 pytestmark = pytest.mark.browser
 
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+PHONE, DESKTOP = (400, 900), (1280, 900)
 # The page in a frame, because windows of Chromium are 500 pixels wide at least. The script measures the page, which has none.
 FRAME = """<!DOCTYPE html><style>body {margin: 0} iframe {border: 0; display: block}</style>
 <iframe id="frame" style="width: %dpx; height: %dpx" srcdoc="%s"></iframe><script>
@@ -33,6 +40,24 @@ addEventListener("load", () => {
     figures: [...page.querySelectorAll("figure img")].map(e => Math.round(e.getBoundingClientRect().width))};
   document.body.setAttribute("data-found", JSON.stringify(found));
 });</script>"""
+
+
+def chromium() -> str:
+    """The program; raises FileNotFoundError where there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    if not (found := next(filter(None, map(shutil.which, names)), "")):
+        raise FileNotFoundError("no Chromium was found: install it, or leave out -m browser")
+    return found
+
+
+def visit(address: str, size: tuple[int, int] = DESKTOP, screenshot: Path | None = None) -> str:
+    """The page's HTML once its scripts have come to rest; ``screenshot`` is where a picture (PNG) of it is saved."""
+    with tempfile.TemporaryDirectory() as profile:
+        options = [*FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
+        options += ["--virtual-time-budget=15000", "--dump-dom"]  # of its own clock: Chromium jumps over waits
+        options += [f"--screenshot={screenshot}"] if screenshot else []
+        done = subprocess.run([chromium(), *options, address], capture_output=True, text=True, timeout=180, check=True)
+    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -38,12 +38,8 @@ def test_settings_are_the_swept_keys_without_the_seed(tmp_path: Path) -> None:
     grid: dict[str, list[Any]] = {"seed": [0, 1], RATIO: ratios, "clustering.name": algorithms}
     found = read_results(write_sweep(tmp_path / "s", grid))
     assert found.keys == (RATIO, "clustering.name")
-    assert [setting.values for setting in found.settings] == [
-        (0.1, "ifca"),
-        (0.1, "ifca_mir"),
-        (0.3, "ifca"),
-        (0.3, "ifca_mir"),
-    ]
+    expected = [(0.1, "ifca"), (0.1, "ifca_mir"), (0.3, "ifca"), (0.3, "ifca_mir")]
+    assert [setting.values for setting in found.settings] == expected
     assert [trial["seed"] for trial in found.settings[0].trials] == [0, 1]
 
 

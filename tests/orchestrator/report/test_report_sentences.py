@@ -72,14 +72,8 @@ def test_one_or_two_runs_have_no_interval_and_no_verdict(values: tuple[float, ..
 def test_guessing_is_refuted_after_holms_correction_over_the_settings(settings: int, side: str, told_of: bool) -> None:
     """Each has p = 0.049 in the headline's attack, and an interval from 0.21 within one run of the other, which guesses 0.2."""
     table = [
-        {
-            "id": f"{ratio}{seed}",
-            "status": "finished",
-            "seed": seed,
-            "data.split.minority_ratio": ratio,
-            "accuracy": 0.9,
-        }
-        | {"mia_accuracy_global": value, "mia_accuracy_global_null": 0.5, "sum_source_chance": 0.2}
+        {"id": f"{ratio}{seed}", "status": "finished", "seed": seed, "data.split.minority_ratio": ratio}
+        | {"accuracy": 0.9, "mia_accuracy_global": value, "mia_accuracy_global_null": 0.5, "sum_source_chance": 0.2}
         | ({"sum_source": 0.3, "sum_source_low": 0.21, "sum_source_high": 0.39} if seed == 0 else {})
         for ratio in range(settings)
         for seed, value in enumerate(around(0.528, 0.0, 0.01, -0.01, 0.0, 0.0))

@@ -124,10 +124,8 @@ def test_a_note_stands_below_the_title_until_there_is_news_and_a_lasting_one_in_
     screen.on_note("1", "start 2 of 3, round 4")
     screen.on_planned("2", "lr=1", {"rounds": 20})
     screen.on_note("2", "waiting for resources")  # a trial that is in no line of the table yet
-    assert screen.console.export_text().splitlines() == [
-        "state is empty: set aside",
-        "[0/4]  lr=1  waiting for resources",
-    ]
+    told = screen.console.export_text().splitlines()
+    assert told == ["state is empty: set aside", "[0/4]  lr=1  waiting for resources"]
     assert drawn(screen)[-1] == "start 2 of 3, round 4"
     screen.on_rounds("1", [dict(ROUND)])
     assert "start" not in "\n".join(drawn(screen))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import ray
 
-from orchestrator.trial.attack_tasks import ShadowTasks, _shadow
+from orchestrator.trial.attack_tasks import ShadowTasks, _shadows
 from orchestrator.trial.client_actors import ClientPool, Job
 
 TITLE = "quickstart ifca minority_ratio=0.1 seed=0"
@@ -49,5 +49,9 @@ def test_actors_jobs_and_tasks_are_named_after_the_sweep_the_trial_and_the_attac
     pool.title = tasks.title = TITLE
     names.clear()
     pool.run(SimpleNamespace(), [Job("train", ()), Job("evaluate", ())])  # type: ignore[arg-type]
-    tasks.gathered(_shadow, "shadow_mia", [()])
-    assert names == [f"ClientActor.train, {TITLE}", f"ClientActor.evaluate, {TITLE}", f"shadow for shadow_mia, {TITLE}"]
+    tasks.gathered(_shadows, "shadow_mia", [()])
+    assert names == [
+        f"ClientActor.train, {TITLE}",
+        f"ClientActor.evaluate, {TITLE}",
+        f"shadows for shadow_mia, {TITLE}",
+    ]

@@ -13,7 +13,7 @@ from algorithms.core.messages import Assignment
 from algorithms.core.network import Network
 from algorithms.core.noise import Normals
 from algorithms.engine.block import TrainedBlock, train_again
-from algorithms.engine.federation import train_model
+from algorithms.engine.federation import train_one_each
 from algorithms.engine.round import EVERYTHING, Sending, train_block
 from algorithms.interfaces import Run
 from algorithms.privacy import local_dp
@@ -132,7 +132,7 @@ def test_shadow_federations_add_noise_of_their_own():
         run = resolve(given(**local(z)))
         network = Network(run.model, DATA.shape, DATA.classes)
         draw = partial(lambda seed, *place: stream(0 if place[0] != "update_noise" else seed, *place), seed)
-        models.append(train_model(run, DATA, network, 1, draw).models[0].params)
+        models.append(train_one_each(run, [DATA], network, 1, [draw]).models[0].params)
     bare, one, other = models
     for noise, sd in ((one - bare, 1000), (other - bare, 1000), (one - other, 1000 * 2**0.5)):
         assert is_standard_deviation(noise, sd / 10**0.5)

@@ -219,12 +219,8 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
         member=np.array(members),
         score=np.arange(count) / 4,
     )
-    measured = (
-        Measure("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4, 0.6, 0.8, 0.5),
-        Measure("maximum", "auc", 0.75),
-    )
-    audit = Audit(0.0, measured, scores)
-    return ("shadow_mia", 5, cluster, audit)
+    own = Measure("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4, 0.6, 0.8, 0.5)
+    return ("shadow_mia", 5, cluster, Audit(0.0, (own, Measure("maximum", "auc", 0.75)), scores))
 
 
 def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from datasets.federation import Examples, Federation
+from orchestrator.results.provenance import data_hash
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.client_actors import LocalClients
-from orchestrator.trial.federation import content_digest
 from orchestrator.trial.loop import DivergenceError
 from orchestrator.trial.restarts import Trial
 from tests.support.planted import (
@@ -387,9 +387,9 @@ def test_a_federation_has_another_digest_if_anything_in_it_changed():
     changed.pop("validation")  # it is empty
     changed.pop("strengths"), changed.pop("example_strengths")  # all the same
     assert {"groups", "test_owner", "client_names", "shadow"} <= set(changed)
-    digests = {content_digest(replace(data, **{name: value})) for name, value in changed.items()}
-    assert len(digests | {content_digest(data)}) == len(changed) + 1
-    assert content_digest(data) == content_digest(replace(data, persons={"train": np.arange(400)}))
+    digests = {data_hash(replace(data, **{name: value})) for name, value in changed.items()}
+    assert len(digests | {data_hash(data)}) == len(changed) + 1
+    assert data_hash(data) == data_hash(replace(data, persons={"train": np.arange(400)}))
 
 
 @pytest.mark.parametrize("resumed", [False, True])
