@@ -113,7 +113,7 @@ def test_their_metrics_and_labels_are_in_the_report(ran: Ran) -> None:
         (table,) = [one for one in text.split("\n\n") if f"| {heading} |" in one]
         head, _, line = [row.strip("| ").split(" | ") for row in table.splitlines()]
         assert line[:2] == ["Bars", "heavy ball"] and line[head.index(heading)] == value
-    assert "| Bars | heavy ball | dp, of the mechanism under fresh secret noise;" in text
+    assert "- guarantee for a client: dp, of the mechanism under fresh secret noise;" in text
 
 
 # What the examples claim

@@ -316,7 +316,7 @@ def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_
 
 def test_every_claim_is_complete() -> None:
     page = (ROOT / "benchmarks" / "README.md").read_text()
-    hours = dict(re.findall(r"^\| `(\w+)` \|(?: [\d.]+ \|){2} ([\d.]+)", page, re.M))
+    hours = dict(re.findall(r"^\| `(\w+)` \| \d+ \| [\d.]+ \| ([\d.]+)", page, re.M))
     claims = rule.claims()
     assert len({claim["claim"] for claim in claims}) == len(claims)
     for claim in claims:
