@@ -124,18 +124,27 @@ def with_printed(split: str, name: str, row: dict[Hashable, float]) -> list[tupl
 @stated("docs/metric_privacy.md")
 def test_twenty_rounds_of_other_strategies() -> Iterator[str]:
     rows = measured("metric_privacy_homogeneous_strategies").set_index(["aggregation.name", "privacy.name"])
-    lost: list[list[float]] = [[], []]
-    for privacy in ("none", "global_dp"):
-        row, there = rows.loc[("fedavgm", privacy)], printed("homogeneous", KINDS[privacy], "FedAvgM")
-        both = list(zip(there, (float(row[name]) for name in METRICS.values()), strict=True))
-        yield f"| FedAvgM | {KINDS[privacy]} | {' | '.join(f'{one:.3f}, {other:.3f}' for one, other in both)} |"
-        for values, value in zip(lost, both[0], strict=True):
-            values.append(value)
-    theirs, ours = (none - noisy for none, noisy in lost)
-    yield f"costs FedAvgM {ours:.3f} on the clients' tests here (one seed), where {theirs:.3f} is printed"
+    names, both = {"fedavgm": "FedAvgM", "fedmedian": "FedMedian"}, {}
+    for (strategy, privacy), row in rows.iterrows():
+        there = printed("homogeneous", KINDS[privacy], names[strategy])
+        both[strategy, privacy] = list(zip(there, (float(row[name]) for name in METRICS.values()), strict=True))
+        cells = " | ".join(f"{one:.3f}, {other:.3f}" for one, other in both[strategy, privacy])
+        yield f"| {names[strategy]} | {KINDS[privacy]} | {cells} |"
+    lost = {
+        privacy: [
+            before - after
+            for before, after in zip(both["fedavgm", "none"][0], both["fedavgm", privacy][0], strict=True)
+        ]
+        for privacy in ("global_dp", "metric_privacy")
+    }
+    (theirs, ours), (their_less, less) = lost.values()
+    yield f"global-DP costs FedAvgM {ours:.3f} on the clients' tests here (one seed), where {theirs:.3f} is printed"
+    yield f"and metric privacy {less:.3f}, where {their_less:.3f} is printed"
     rounds = measured("metric_privacy_homogeneous_strategies_rounds")
-    gains = {name: own.sort_values("round")["accuracy"].iloc[-1] for name, own in rounds.groupby("privacy.name")}
-    yield f"it is {gains['none']:.3f} and {gains['global_dp']:.3f} in the last round"
+    last = (
+        rounds[rounds["aggregation.name"] == "fedavgm"].sort_values("round").groupby("privacy.name")["accuracy"].last()
+    )
+    yield f"it is {last['none']:.3f}, {last['global_dp']:.3f} and {last['metric_privacy']:.3f} in the last round"
 
 
 @stated("docs/metric_privacy.md")

@@ -22,7 +22,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,8 @@ class Number:
         setting: the swept values of the trials, in words.
         trials: the trials.
         metrics: what of them is averaged.
+        near: of the measurements of other methods in the same table, that with the largest spread, which stands for a single
+            partition's.
     """
 
     record: Record
@@ -181,6 +183,7 @@ class Number:
     setting: str = ""
     trials: tuple[Trial, ...] = ()
     metrics: tuple[str, ...] = ()
+    near: Estimate = field(default_factory=lambda: estimate([]))
 
     @property
     def printed(self) -> float:
@@ -195,13 +198,22 @@ class Number:
     @property
     def predicted(self) -> bool | None:
         """Whether the printed number lies where one more run would, with 95 %; None if that cannot be said."""
-        if math.isnan(self.estimate.half) or "seconds" in self.record.metric or self.level == SHORTENED:
+        known = self.near if self.lent else self.estimate
+        if math.isnan(known.half) or "seconds" in self.record.metric or self.level not in (FULL, ONE_PARTITION):
             return None
-        return abs(self.printed - self.estimate.mean) <= self.estimate.half * math.sqrt(self.estimate.n + 1)
+        return abs(self.printed - self.estimate.mean) <= known.half * math.sqrt(known.n * (1 + 1 / self.estimate.n))
+
+    @property
+    def lent(self) -> bool:
+        """Whether that rests on the spread of another number."""
+        return math.isnan(self.estimate.half)
 
 
 def numbers(trials: Sequence[Trial]) -> list[Number]:
     """All published numbers, in their order, each with the best measurement of it among the trials."""
+
+    def cell(record: Record) -> tuple[str, ...]:
+        return record.source, record.dataset, record.setting, record.metric
 
     def reading(printed: Counterpart, trial: Trial) -> str:
         return json.dumps({key: trial.run[key] for key in _apart(printed, trial)}, sort_keys=True)
@@ -210,7 +222,9 @@ def numbers(trials: Sequence[Trial]) -> list[Number]:
     for record in records():
         missing = Number(record, printed.scale if (printed := counterpart(record)) else 1.0)
         best.append(min(_numbers(record, trials, reading), key=order, default=missing))
-    return best
+    spread = [row for row in best if row.level == FULL and not row.lent]
+    near = {cell(row.record): row.estimate for row in sorted(spread, key=lambda row: row.estimate.half)}
+    return [replace(row, near=near.get(cell(row.record), row.near)) for row in best]
 
 
 def compare(results: Results, published: Iterable[Record] | None = None) -> list[Number]:
@@ -329,8 +343,9 @@ def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
     ]
     blocks = [
         "# Published numbers beside measured ones",
-        f"Made by `fedpriv verdict {' '.join(sources)}`. {READING} Below a table stand the fields in which the runs differ "
-        "from what the paper or its released code says.",
+        f"Made by `fedpriv verdict {' '.join(sources)}`. {READING} In brackets, one partition is taken to vary as much as "
+        "the method of the same table that varies most. Below a table stand the fields in which the runs differ from what the "
+        "paper or its released code says.",
         markdown_table(("paper", "printed", *LEVELS), counts),
     ]
     for name, ours in by_paper.items():
@@ -362,7 +377,8 @@ def _cells(number: Number) -> list[str]:
     std = "" if record.std is None else f" ± {record.std * number.scale:.{digits}f}"
     measured, predicted = " ".join(filter(None, number.estimate.cell(digits))), {None: "", True: "yes", False: "NO"}
     cells = [record.method, record.metric, f"{number.printed:.{digits}f}{std}", measured, str(number.estimate.n)]
-    return [*cells, predicted[number.predicted], number.level]
+    said = predicted[number.predicted]
+    return [*cells, f"({said})" if said and number.lent else said, number.level]
 
 
 def _differences(same: Sequence[Number]) -> list[str]:

@@ -327,6 +327,15 @@ def test_a_number_is_the_mean_over_partitions_at_the_papers_size() -> None:
     assert far.predicted is False
 
 
+def test_one_partition_is_taken_to_vary_as_another_method_of_its_table() -> None:
+    plain = [of_har(seed, cov, **BASELINE) for seed, cov in enumerate((0.9, 1.0, 1.1))]
+    printed, reach = 0.89, 4.3027 * 0.1 * math.sqrt(2)  # of the difference of two runs
+    for cov, near in ((printed + reach - 0.01, True), (printed + reach + 0.01, False), (printed - reach - 0.01, False)):
+        one = number([*plain, of_har(0, cov, **PCA, **{"objective.beta": 2.0})], "FinP (PCA)")
+        assert (one.level, one.printed, one.predicted, one.lent) == (ONE_PARTITION, printed, near, True)
+    assert not number(plain, "Baseline (FedAvg)").lent and number(plain, "FinP (PCA)").predicted is None
+
+
 @pytest.mark.parametrize(
     ("changes", "level"), [({}, ONE_PARTITION), ({"rounds": 4}, SHORTENED), ({"data.name": "digits"}, NOT_MEASURED)]
 )
