@@ -155,7 +155,7 @@ def assigned(
     """Return the roles of examples, of which those of ``test``, ``nonmembers`` and ``validation`` are the clients' or nobody's.
 
     Each of these three has, for each client (or none), the numbers of the examples that it holds out, and those of nobody.
-    ``clients`` has the numbers of each client's training examples.
+    ``clients`` has the numbers of each client's training examples, ``shadow`` those of the shadow set.
     """
 
     def owned(of_clients: Sequence[Ints], of_nobody: Ints) -> tuple[Ints, Ints]:

@@ -453,12 +453,17 @@ def test_the_trials_of_ifca_and_ifca_mir_at_the_papers_size() -> Iterator[str]:
         yield f"{accuracy}, {by_chance}{printed}, and {one['violations']:.0f} of 200"
         yield f"violated, {one['violations_null']:.1f} by chance"
     clients = measured("ifca_mir_mnist_minority_clients")
+    of_ifca = clients[clients["id"] == plain["id"]].pivot(index="client", columns="round", values="cluster").loc[:, 5:]
     clients = clients[clients["id"] == risky["id"]]
     used = clients.pivot(index="client", columns="round", values="cluster").loc[:, 5:]
     moves, beta = used.diff(axis=1).iloc[:, 1:].ne(0).sum(axis=1), clients.groupby("client")["beta"].first()
     least, most = clients["published_risk"].min(), clients["published_risk"].max()
     yield f"{least:.3f} to {most:.3f} in ten attacks"
-    yield f"{(moves > 0).sum()} clients changed their model"
+    alike, words = (moves[of_ifca.nunique(axis=1) > 1] > 0), {2: "two"}
+    assert alike.all()
+    yield f"{(moves > 0).sum()} clients changed their model, {words[len(alike)]} of which do under IFCA, too"
+    back = used.iloc[:, 0] == used.iloc[:, -1]
+    yield f"{(back & (moves > 0)).sum()} of them ended with the model that they had before"
     yield f"a mean weight of {beta[moves > 0].mean():.2f} against {beta[moves == 0].mean():.2f}"
 
 

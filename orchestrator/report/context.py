@@ -106,14 +106,14 @@ def _filled(results: Results, reading: str) -> str:
 
 
 def joined_by_text(results: Results, texts: Iterable[str], most: int = MOST_SETTINGS) -> list[str]:
-    """Texts on the settings, each once, with the settings that it is about in parentheses if there are several texts.
+    """Texts on the settings, each once, with the settings that it is about in parentheses if it is not about all.
 
     Such as "shadow_mia (ifca; ifca_mir)"; more than ``most`` settings are counted. There is one text for each setting, in
     their order; of those with an empty one, nothing is said.
     """
-    pairs = zip(results.settings, texts, strict=True)
+    pairs = list(zip(results.settings, texts, strict=True))
     groups = grouped((words, setting_label(results.keys, setting.values)) for setting, words in pairs if words)
-    if len(groups) == 1:
+    if len(groups) == 1 and all(words for _, words in pairs):
         return list(groups)
     return [
         f"{words} ({'; '.join(labels) if len(labels) <= most else f'{len(labels)} settings'})"

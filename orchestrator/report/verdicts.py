@@ -360,7 +360,8 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
         "one reading of each field, and a verdict holds for that reading. Below a table stand its trials, their hours, and "
         "where they are from: of our own the line of `benchmarks/evidence/queue.yaml`, which `run_queue.py RESULTS LINE` runs; "
-        "commits; the release of torch; the processor since it is recorded.",
+        "commits; the release of torch; the processor since it is recorded. Beside what is not tested stand the "
+        "hours that all trials of a file take by `--dry-run`, if no client changes its model.",
         LEGEND,
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "

@@ -112,8 +112,8 @@ def audited_line(trials: list[dict[str, Any]]) -> str:
 
 def test_a_refuted_claim_is_a_word_in_the_summary_and_red_on_the_terminal() -> None:
     trials = [audit("refuted", 0, low=9.0), audit("not refuted", 1), audit("not refuted", 2), trial("none")]
-    assert audited_line(trials) == "claimed epsilon, audited: refuted in 1 of 3 runs"
-    assert "- claimed epsilon, audited: refuted in 1 of 3 runs." in section(trials)
+    assert audited_line(trials) == "claimed epsilon, audited: refuted in 1 of 3 runs (privacy global-DP)"
+    assert "- claimed epsilon, audited: refuted in 1 of 3 runs (privacy global-DP)." in section(trials)
     assert f"{RED}refuted in " in printed(read(trials))
     assert re.search(rf"{re.escape(RED)} *6\.0", printed(read(trials)))  # the audited epsilon of the setting
 

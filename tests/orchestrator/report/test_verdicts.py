@@ -191,7 +191,7 @@ CLAIM: dict[str, Any] = {
     "parts": [{"name": "method", "method": {"objective.name": "better"}, "printed": 0.1}],
     "margin": 0.05,
     "because": "it is",
-    "sweeps": ["quickstart"],
+    "sweeps": {"quickstart": 0.04},
 }
 
 
