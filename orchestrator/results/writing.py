@@ -17,6 +17,7 @@ from pathlib import Path
 
 # Prefix of our hidden files; a folder that contains nothing else counts as empty.
 HIDDEN = ".fedpriv"
+CHANCES = 20  # to write into a folder that other processes make and delete, as entries of a cache
 
 # What a disk and its administrator may refuse at any moment. Other errors of the system are mistakes of ours.
 REFUSALS = frozenset(
@@ -45,11 +46,15 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
     new = path.with_name(f"{HIDDEN}-{path.name}-{os.getpid()}-{next(_counter)}.tmp")
     try:
         with refusals(path, "could not be written"):
-            try:
-                new.write_bytes(content)
-            except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                new.write_bytes(content)
+            for left in reversed(range(CHANCES)):
+                try:
+                    new.write_bytes(content)
+                    break
+                except FileNotFoundError:
+                    if not left:
+                        raise
+                    with suppress(FileExistsError):  # another process made the folder, and deleted it at once
+                        path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(new, path)
     except BaseException:
         with suppress(OSError):
