@@ -79,7 +79,7 @@ def line(path: Path) -> str:
     try:
         trials, now, before = forecasts(path)
     except ConfigError as error:
-        return f"| `{path.stem}` | {str(error).splitlines()[0]} |"
+        return f"| `{path.stem}` | {str(error).splitlines()[0].replace(f'{HERE.parent}/', '')} |"
     each, start = sum(now.trial.values()), dry_run.START_SECONDS
     earlier = start + (now.seconds - start) * sum(before.values()) / each
     cells = [str(trials), f"{earlier / 3600:.2f}", f"{now.seconds / 3600:.2f}"]
