@@ -164,8 +164,8 @@ def of_attack(
         groups, (times, anew, latest) = clusters(run, data), due.on_models(config.every)
         parts["attacks"] += times * len(groups) * rate("attack", attack.name) / min(len(groups), place.actors)
         jobs = [shadow_jobs(run, Cluster(data, j, group), attack) for j, group in enumerate(groups)]
-        most = [TOGETHER if trains_together(run) and all(job.rounds for job in needed) else 1 for needed in jobs]
-        spread = min(place.actors, sum(map(len, map(divided, jobs, most))))
+        most = TOGETHER if trains_together(run) else 1
+        spread = min(place.actors, sum(len(divided(needed, most)) for needed in jobs))
         for job in [job for needed in jobs for job in needed]:
             goes_on = own is not None and any(True for _ in module.earlier(job))  # as long as the model's clients stay
             rounds = latest if goes_on else anew

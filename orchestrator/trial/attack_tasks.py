@@ -63,8 +63,7 @@ class AttackTasks(ABC):
             trained = models.cluster(data, j), models.accuracies[j], models.trained_rounds[j]
             jobs[j] = attack.module.shadow_jobs(attack.config, *trained, partial(integer, run.seed))
         size = together(run, 4 * data.shadow.x.size, len(models.weights[0].params))
-        each = [(needed, size if all(job.rounds for job in needed) else 1) for needed in jobs.values()]
-        groups = [group for needed, most in each for group in divided(needed, most)]
+        groups = [group for needed in jobs.values() for group in divided(needed, size)]
         calls = [(setup, attack.name, group) for group in groups]
         shadows = chain.from_iterable(self.gathered(_shadows, attack.name, calls))
         audits = [(setup, attack.name, j, models, *islice(shadows, len(needed))) for j, needed in jobs.items()]

@@ -32,7 +32,7 @@ def together(run: Run, examples: int, parameters: int) -> int:
     return max(1, min(TOGETHER, MOST_BYTES // max(1, largest)))
 
 
-def divided(items: Sequence[Any], most: int) -> list[Sequence[Any]]:
-    """Return as few parts as possible of at most so many items, each with as many as the others or one more or less."""
-    parts = -(-len(items) // most)
-    return [items[len(items) * i // parts : len(items) * (i + 1) // parts] for i in range(parts)]
+def divided(jobs: Sequence[Any], most: int) -> list[Sequence[Any]]:
+    """Return the shadow models of each task: as few tasks of at most so many federations as possible, evenly; others alone."""
+    parts = -(-len(jobs) // most) if all(job.rounds for job in jobs) else len(jobs)
+    return [jobs[len(jobs) * i // parts : len(jobs) * (i + 1) // parts] for i in range(parts)]
