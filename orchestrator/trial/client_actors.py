@@ -34,7 +34,7 @@ SMALL = 1 << 16  # bytes that may travel with every job; on a cluster, Ray puts 
 PREDICTED = 2000  # examples of a prediction job; fixed, because it determines the batches and thereby the bytes
 WORTH = 4e6  # bytes on disk that a second of training is worth, beyond what an entry of the cache takes
 ENTRY_SECONDS = 0.02
-PIPELINE = 2  # jobs sent to an actor at a time: the second travels while the first is computed
+PIPELINE = 2  # jobs sent to an actor at a time, until the last ones: the second travels while the first is computed
 
 
 def client_blocks(clients: int, size: int) -> list[tuple[int, ...]]:
@@ -164,20 +164,21 @@ def train_once(
 
 @dataclass(frozen=True)
 class Job:
-    """A call of a method of `ClientActor` with its arguments after the setup."""
+    """A call of a method of `ClientActor` with its arguments after the setup; ``examples`` says how long it takes."""
 
     method: str
     args: tuple[Any, ...]
+    examples: int = 0
 
 
 def prediction_jobs(sent: Any, models: int, examples: int, *part: str) -> list[Job]:
     """Return the jobs that compute the outputs of every model on examples, the test examples or another ``part`` of them."""
     slices = [(at, min(at + PREDICTED, examples)) for at in range(0, examples, PREDICTED)]
-    return [Job("predict", (sent, j, *ends, *part)) for j in range(models) for ends in slices]
+    return [Job("predict", (sent, j, *ends, *part), ends[1] - ends[0]) for j in range(models) for ends in slices]
 
 
 class ClientPool:
-    """The trial's actors. A job goes to whichever is free; results are returned in the order of the jobs.
+    """The trial's actors. The longest waiting job goes to whichever is free; results are returned in the order of the jobs.
 
     ``title`` is the sweep and trial that the jobs are for, as Ray's dashboard shows them.
     """
@@ -205,13 +206,16 @@ class ClientPool:
         Raises TimeoutError if no actor returned a result within the time limit.
         """
         results: dict[int, Any] = {}
-        waiting = list(enumerate(jobs))[::-1]
+        waiting = sorted(enumerate(jobs), key=lambda each: (each[1].examples, -each[0]))
         pending: dict[ray.ObjectRef[Any], tuple[int, Any]] = {}
-        idle = self.actors * PIPELINE
+        sent = dict.fromkeys(self.actors, 0)
         while waiting or pending:
-            while waiting and idle:
+            while waiting:
+                actor = min(sent, key=sent.__getitem__)
+                if sent[actor] >= (PIPELINE if len(waiting) > len(self.actors) else 1):
+                    break
+                sent[actor] += 1
                 index, job = waiting.pop()
-                actor = idle.pop(0)
                 method = getattr(actor, job.method).options(name=f"ClientActor.{job.method}, {self.title}")
                 pending[method.remote(setup, *job.args)] = (index, actor)
             answered, _ = ray.wait(list(pending), timeout=self.timeout)
@@ -223,7 +227,7 @@ class ClientPool:
             for ref in answered:
                 index, actor = pending.pop(ref)
                 results[index] = ray.get(ref)
-                idle.append(actor)
+                sent[actor] -= 1
         return [results[index] for index in range(len(jobs))]
 
     def stop(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -204,9 +204,12 @@ class Rounds:
         """Train the blocks of the cohort on the actors."""
         attacks = tuple(attack.name for attack in attack_round.due(self.run, "updates", self.state.round + 1))
         sent = self.clients.share(models)
-        jobs = [Job("train", (sent, block, attacks)) for block in assigned]
+        jobs = [Job("train", (sent, block, attacks), self._examples(block.clients)) for block in assigned]
         results: list[BlockResult] = self.clients.run(self.setup, jobs)
         return results
+
+    def _examples(self, clients: Sequence[int]) -> int:
+        return int(self.data.sizes[list(clients)].sum())
 
     def _stream(self, purpose: str, *place: int) -> np.random.Generator:
         """Return the generator of one of the server's own draws; the place begins with the round."""
@@ -256,7 +259,7 @@ class Rounds:
             self.outputs = np.empty((1, 0, self.data.classes), np.float32)
             return
         sent, tests = self.clients.share(state.models), len(self.data.test) if reported else 0
-        evaluations = [Job("evaluate", (sent, block, round_)) for block in self.blocks]
+        evaluations = [Job("evaluate", (sent, block, round_), models * self._examples(block)) for block in self.blocks]
         predictions = prediction_jobs(sent, models, tests)
         answers = self.clients.run(self.setup, evaluations + predictions)
         evaluated: list[Evaluation] = answers[: len(evaluations)]
