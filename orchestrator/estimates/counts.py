@@ -211,9 +211,11 @@ def _blocks(run: Run, sizes: Ints | Doubles) -> int:
 
 
 def _spread(run: Run, sizes: Ints | Doubles, actors: int) -> float:
-    """Return how many times faster the blocks of a round are done by the actors than by one of them."""
-    blocks = _blocks(run, sizes)
-    return blocks / -(-blocks // max(1, actors))
+    """Return how many times faster the blocks of a round are done by the actors, the longest first, than by one of them."""
+    done, size = np.zeros(max(1, actors)), run.training.config.block_size
+    for block in sorted((float(sizes[at : at + size].sum()) for at in range(0, len(sizes), size)), reverse=True):
+        done[done.argmin()] += block
+    return float(done.sum() / done.max())
 
 
 def _present(run: Run) -> float:
