@@ -89,7 +89,7 @@ METRICS = (
     Metric(
         "cia_advantage",
         CLIENT,
-        "CIA advantage, |2 AUC - 1|",
+        "CIA advantage, absolute value of 2 AUC - 1",
         "lower",
         chance="cia_advantage_null",
         risk=Risk(

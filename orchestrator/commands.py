@@ -270,9 +270,9 @@ def claimed(work: Work, say: Callable[[str], None]) -> Iterator[None]:
 def describe(work: Work, found: Sequence[str] = ()) -> list[str]:
     """Write the manifest of the sweep: file, overrides, trials, what a search ``found``; return what was damaged."""
     sweep, runs = work.sweep, [trial.run for trial in work.trials]
-    rows, epsilon = plan(work.trials), search_epsilon(sweep)
+    rows, epsilon = plan([] if work.secret is not None else work.trials), search_epsilon(sweep)
     if epsilon is not None:
-        rows = [row | {"epsilon_search": epsilon} for row in rows if work.secret is None]
+        rows = [row | {"epsilon_search": epsilon} for row in rows]
     given = sweep.swept, sweep.sets, [*tuned_sentences(sweep.tune, runs), *found]
     return write_sweep(work.folder, sweep.name, sweep.text, rows, *given)
 

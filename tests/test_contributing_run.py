@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from algorithms.core.accounting import PrivacyEvent, epsilon
 from algorithms.core.messages import ClientUpdates
 from orchestrator.config.sweep_file import load_sweep
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.report.data import results, rows
 from orchestrator.report.summary import summary_markdown
-from orchestrator.report.terminal import summary_table
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.sweeps import write_sweep
 from orchestrator.scheduling.trials import plan, trial_specs
 from orchestrator.trial import outcome
-from tests.support.inline import inline_trial
+from tests.support.arranged import printed
 from tests.support.page_examples import PAGE, Example, examples
 from tests.support.pages import YAML, page
 from tests.support.planted import finished
@@ -92,9 +90,7 @@ def test_all_three_are_in_the_table_of_trials(ran: Ran) -> None:
 
 
 def test_their_metrics_and_labels_are_in_the_table_that_closes_a_run(ran: Ran) -> None:
-    console, metrics = Console(width=200, record=True, file=io.StringIO()), ran.record["metrics"]
-    console.print(summary_table(results(Path(), rows(ran.trials), ran.swept, {}), 200))
-    text = console.export_text()
+    metrics, text = ran.record["metrics"], printed(results(Path(), rows(ran.trials), ran.swept, {}))
     for word in ("Bars", "heavy ball", f"{metrics['epsilon']:.1f}", f"{metrics['correctness_gap']:.3f}"):
         assert word in text
     assert {"gap", "momentum", "norm", "epsilon"} <= set(" ".join(text.splitlines()[:3]).split())

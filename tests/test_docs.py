@@ -18,12 +18,12 @@ from datasets.components import components
 from orchestrator.cli import ORDER, main, parser
 from orchestrator.config.slots import SLOTS
 from orchestrator.config.sweep_file import Resources, load_sweep
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import TrialIdentity
 from orchestrator.results.sweeps import write_sweep
 from orchestrator.scheduling.trials import plan, trial_specs
 from orchestrator.trial import outcome
-from tests.support.inline import inline_trial
 from tests.support.pages import FENCED, ROOT, YAML, code, page
 from tests.support.planted import finished
 
@@ -84,11 +84,10 @@ def test_every_option_of_set_in_the_readme_fits_the_example(tmp_path: Path) -> N
     assert load_sweep(path, [quoted or bare for quoted, bare in sets]).runs
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_relative_link_leads_somewhere(name: str) -> None:
-    links = re.findall(r"\]\(([^)\s]+)\)", page(name))
-    for link in links:
-        assert link.startswith("https://") or (ROOT / name).parent.joinpath(link.split("#")[0]).exists(), link
+def test_every_relative_link_leads_somewhere() -> None:
+    links = [(name, link) for name in PAGES for link in re.findall(r"\]\(([^)\s]+)\)", page(name))]
+    own = [(ROOT / name).parent / link.split("#")[0] for name, link in links if not link.startswith("https://")]
+    assert len(own) > 100 and [path for path in own if not path.exists()] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

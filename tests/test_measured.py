@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -11,13 +10,11 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from rich.console import Console
 
 from algorithms.metrics.statistics import estimate, holm, paired_test
 from orchestrator.config.run import trial_id
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report import data
-from orchestrator.report.terminal import summary_table
 from orchestrator.report.verdicts import (
     AGAINST_IN_PART,
     CONTRADICTED,
@@ -27,6 +24,7 @@ from orchestrator.report.verdicts import (
     OTHER_VALUE,
     SUPPORTED,
 )
+from tests.support.arranged import printed
 from tests.support.audit_oracles import comparison
 from tests.support.measured import Rows, beyond_classes, differences, measured, of, shown, signed, stated, words
 from tests.support.pages import ROOT
@@ -62,10 +60,9 @@ def test_what_was_measured_is_the_run_of_a_sweep_file(name: str, sweep: str, set
 def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"<!-- quickstart output -->\n(.*?)\n\n", text, re.DOTALL)
-    printed = [line.removeprefix("    ").rstrip() for line in block.splitlines()]
-    console = Console(width=WIDTH, record=True, file=io.StringIO())
-    console.print(summary_table(data.results(Path("quickstart"), data.rows(measured("quickstart")), KEYS, {}), WIDTH))
-    assert printed == [line.rstrip() for line in console.export_text().rstrip().splitlines()]
+    told = [line.removeprefix("    ").rstrip() for line in block.splitlines()]
+    made = data.results(Path("quickstart"), data.rows(measured("quickstart")), KEYS, {})
+    assert told == [line.rstrip() for line in printed(made, WIDTH).rstrip().splitlines()]
 
 
 # Verdicts
@@ -446,11 +443,11 @@ def test_the_trials_of_ifca_and_ifca_mir_at_the_papers_size() -> Iterator[str]:
     sides = ((plain, " (majority)"), (risky, ""))
     accuracies = (f"{one.accuracy_majority:.3f}{which} and {one.accuracy_minority:.3f}" for one, which in sides)
     yield ", those of IFCA-MIR ".join(accuracies)
-    for one, printed in ((plain, ", where Figure 1 has 0.63 for the minority's"), (risky, "")):
+    for one, theirs in ((plain, ", where Figure 1 has 0.63 for the minority's"), (risky, "")):
         found, chance = ([one[f"mia_accuracy_{group}{of}"] for group in groups] for of in ("", "_null"))
         accuracy = "its accuracy is {:.3f} on the majority's model and {:.3f} on the minority's".format(*found)
         by_chance = "{:.3f} and {:.3f} by chance".format(*chance)
-        yield f"{accuracy}, {by_chance}{printed}, and {one['violations']:.0f} of 200"
+        yield f"{accuracy}, {by_chance}{theirs}, and {one['violations']:.0f} of 200"
         yield f"violated, {one['violations_null']:.1f} by chance"
     clients = measured("ifca_mir_mnist_minority_clients")
     of_ifca = clients[clients["id"] == plain["id"]].pivot(index="client", columns="round", values="cluster").loc[:, 5:]

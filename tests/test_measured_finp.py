@@ -311,6 +311,27 @@ def test_exposure_beyond_the_mix_of_labels() -> Iterator[str]:
 
 
 @stated("docs/finp.md")
+def test_verdicts_by_the_partitions_that_nobody_had_seen_when_the_rule_was_written() -> Iterator[str]:
+    trials, _ = read_trials([ROOT / "docs" / "measured"])
+    unseen = [one for one in trials if one.run["data.name"] != "har" or one.run["seed"] >= 52]
+    every, later = (
+        {one.claim["claim"]: one.readings["all examples"] for one in verdicts(those) if "all examples" in one.readings}
+        for those in (trials, unseen)
+    )
+    changed = [(name, every[name], later[name]) for name in every if every[name] != later[name]]
+    assert len(every) == 9 and [name for name, *_ in changed] == [
+        "finp/exposure_eod",
+        "finp/accuracy",
+        "finp/both_parts",
+    ]
+    yield "six of the nine claims on UCI HAR keep their verdict"
+    (_, before, after), (_, was, costs), (_, same, together) = changed
+    assert same == was
+    yield f'"{before}" on EOD becomes "{after}", "{was}" becomes "{costs}" for accuracy'
+    yield f'and "{together}" for both parts together'
+
+
+@stated("docs/finp.md")
 def test_losses_of_clients_on_their_own_examples() -> Iterator[str]:
     clients = measured("finp_har_clients")
     assert sorted(clients["seed"].unique()) == [*range(52, 67)]

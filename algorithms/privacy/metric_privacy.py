@@ -42,7 +42,7 @@ GUARANTEE = "none: noise shrinks with the distance of models; audited by canarie
 COST = "noise of z C / (d n) in every parameter; the server reads every update"
 PAPERS = {"Sáinz-Pardo Díaz 2025": "https://arxiv.org/abs/2502.01352"}
 METRICS = (
-    *_server_noise.METRICS,
+    *(metric for metric in _server_noise.METRICS if metric.name not in ("epsilon", "epsilon_search", "delta")),
     Metric("distance", NOISE, "distance of models", unit="", over_rounds="noise"),
     Metric("distance_mean", NOISE, "distance of models, mean of all rounds", unit=""),
     Metric("distance_pre_clip", NOISE, "distance before clipping", unit=""),
@@ -117,7 +117,7 @@ def canaries(config: Config, run: Run) -> CanaryPlan | None:
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
-    """Return no epsilon, the reason, and the mean of d over the rounds.
+    """Return why there is no epsilon, and the mean of d over the rounds.
 
     That mean is the ``noise_divisor`` of the control run under global_dp.
     """
@@ -126,7 +126,6 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
     models = run.clustering.config.clusters
     clusters = [f"guarantee_cluster_{j}" for j in range(models)] if models > 1 else []
     return {
-        "epsilon": None,
         **dict.fromkeys(["guarantee", *clusters], reason),
         "distance_mean": float(np.mean(measured)) if measured else None,
         **finding.lone_metrics(outcome.canaries, DELTA),

@@ -115,7 +115,7 @@ def federation(
 
     So many of them were ``trained_before``.
     """
-    present, spread = rounds * _present(run), _spread(run, sizes, actors)
+    present, spread = rounds * _present(run), _spread(run, sizes, actors, _present(run))
     training = (rounds - trained_before) * _present(run) * len(sizes) * a_client(run, sizes, rate)
     messages = present * _blocks(run, sizes) * JOB_SECONDS if actors else 0.0
     waiting = rounds * (ROUND_SECONDS if actors else ALONE_SECONDS)
@@ -156,7 +156,7 @@ def of_attack(
         return sum(federation(run, sizes, rounds, at_once).values())
 
     if "updates" in module.KINDS:
-        audits = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors)
+        audits = due.times(config.every) * _present(run) / _spread(run, sizes, place.actors, _present(run))
         parts["attacks"] += audits * rate("attack", attack.name)
     if "sums" in module.KINDS:
         parts["attacks"] += due.times(config.every) * len(clusters(run, data)) * rate("attack", attack.name)
@@ -210,12 +210,18 @@ def _blocks(run: Run, sizes: Ints | Doubles) -> int:
     return int(-(-len(sizes) // run.training.config.block_size))
 
 
-def _spread(run: Run, sizes: Ints | Doubles, actors: int) -> float:
-    """Return how many times faster the blocks of a round are done by the actors, the longest first, than by one of them."""
-    done, size = np.zeros(max(1, actors)), run.training.config.block_size
-    for block in sorted((float(sizes[at : at + size].sum()) for at in range(0, len(sizes), size)), reverse=True):
+def _spread(run: Run, sizes: Ints | Doubles, actors: int, present: float = 1.0) -> float:
+    """Return how many times faster the blocks of a round are done by the actors, the longest first, than by one of them.
+
+    Each client is ``present`` with that probability; a block of which none is has nothing to do.
+    """
+    if actors < 2:
+        return 1.0
+    done, size = np.zeros(actors), run.training.config.block_size
+    blocks = sorted((float(sizes[at : at + size].sum()) for at in range(0, len(sizes), size)), reverse=True)
+    for block in blocks:
         done[done.argmin()] += block
-    return float(done.sum() / done.max())
+    return float(min(done.sum() / done.max(), max(1.0, len(blocks) * (1 - (1 - present) ** size))))
 
 
 def _present(run: Run) -> float:

@@ -14,7 +14,7 @@ from algorithms.metrics.statistics import FEWEST, least_significant
 from datasets.federation import DataError
 from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
-from orchestrator.cluster.ray_session import local_cpus
+from orchestrator.cluster.ray_session import local_cpus, local_nodes
 from orchestrator.config.errors import ConfigError, amount
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.estimates import counts
@@ -75,7 +75,8 @@ def _power(trials: list[TrialSpec]) -> str:
 
 
 def _concurrent(sweep: Sweep, place: Placement) -> int:
-    here = [{"CPU": float(local_cpus()), "GPU": 1.0}]
+    (node,) = local_nodes(place)
+    here = [{"CPU": float(local_cpus()), "GPU": node.get("GPU") or 1.0}]
     return concurrent_trials(place, here, sweep.resources.concurrent_trials)
 
 

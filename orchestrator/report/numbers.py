@@ -2,8 +2,8 @@
 
 A number is measured *at the paper's size* if clients, examples, rounds and epochs of the trials are those of the paper,
 and *shortened* otherwise, also where one setting stands for an average over several. If several readings were measured,
-the one counts that is at the paper's size, then that with most partitions, then that with the fewest fields that differ
-from the paper.
+the one counts that is at the paper's size, then that with the fewest sizes that are not the paper's, then that with most
+partitions, then that with the fewest fields that differ from the paper.
 
 A `Record` is a number as printed, a `Counterpart` the same quantity in our words. It follows from the tables in
 ``papers/<paper>.yaml``. A table is a mapping from patterns to entries. Each pattern is searched in the record's words,
@@ -218,7 +218,11 @@ def numbers(trials: Sequence[Trial]) -> list[Number]:
     def reading(printed: Counterpart, trial: Trial) -> str:
         return json.dumps({key: trial.run[key] for key in _apart(printed, trial)}, sort_keys=True)
 
-    best, order = [], lambda row: (LEVELS.index(row.level), -row.estimate.n, len(row.fields))
+    def order(row: Number) -> tuple[int, int, int, int]:
+        sizes = len({*SIZE} & {*row.differs})
+        return LEVELS.index(row.level), sizes, -row.estimate.n, len(row.fields)
+
+    best = []
     for record in records():
         missing = Number(record, printed.scale if (printed := counterpart(record)) else 1.0)
         best.append(min(_numbers(record, trials, reading), key=order, default=missing))

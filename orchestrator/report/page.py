@@ -48,7 +48,7 @@ SECTIONS = (
     (
         VERDICTS,
         "Verdicts on published claims",
-        "By a rule and margins that were fixed beforehand; effects are over pairs of trials with the same partition and seed.",
+        "By one rule and margins for all results; effects are over pairs of trials with the same partition and seed.",
     ),
 )
 BESIDE = "In parentheses: the value by chance, where it differs between settings."

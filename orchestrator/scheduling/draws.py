@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import yaml
 
@@ -44,13 +47,15 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
             sentence = f"{folder.path} holds a search by another sweep file, which stands; give the sweep another name"
             raise refusal(sentence, "--results")
         for row in facts["trials"]:
-            run = resolve(yaml.safe_load(read_plain(folder.trial(row["id"]).config)))
+            with _needed(kept := folder.trial(row["id"]).config):
+                run = resolve(yaml.safe_load(read_plain(kept)))
             return [TrialSpec(row["id"], run, {key: row.get(key) for key in sweep.swept})], None
     import numpy as np
 
     assert sweep.tune and sweep.tune.draws and sweep.space
     kept = folder.path / SECRET
-    secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
+    with _needed(kept):
+        secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
     rng, law, specs = np.random.default_rng(secret), sweep.tune.draws, list[TrialSpec]()
     for _ in range(round(law.mean) if dry else law.number(rng)):
         values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
@@ -62,6 +67,16 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
         run = replace(run, seed=seed, data=replace(run.data, config=config))
         specs.append(TrialSpec(trial_id(run), run, values))
     return specs, secret
+
+
+@contextmanager
+def _needed(file: Path) -> Iterator[None]:
+    """Refuse a search, which cannot be drawn twice, if a file that it has left is not readable."""
+    try:
+        yield
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        sentence = f"{file} cannot be read ({error}), and the search needs it; give the sweep another name"
+        raise refusal(sentence, "--results") from error
 
 
 def best(sweep: Sweep, folder: Folder, trials: list[TrialSpec]) -> TrialSpec | None:

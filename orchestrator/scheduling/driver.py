@@ -9,6 +9,7 @@ import time
 import traceback
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import ray
 from ray import tune
@@ -73,7 +74,8 @@ class Driver(tune.Trainable):
             run = settled(run, data)
             cache, origin = sweep.cache if self.trial_config.share else None, self.trial_config.identity.hashes
             refs = [ray.put(run.to_dict()), self._data[1]]
-            setup = Setup(self.trial_config.identity.id, refs, cache, origin.get("code", ""))
+            # Ray's workers outlive a sweep, and the next one may have a trial of this name with other data.
+            setup = Setup(f"{self.trial_config.identity.id} {uuid4().hex}", refs, cache, origin.get("code", ""))
             self.trial = Trial(run, TrialContext(setup, data, self.clients, self.shadows, self.folder, origin=origin))
         return self.trial
 
@@ -82,6 +84,7 @@ class Driver(tune.Trainable):
         if self.trial is None and (record := read_record(self.folder)) and has_ended(record):
             # An earlier process died after the trial had ended but before it was reported.
             return {"rows": [], "done": True, "summary": record}
+        resumes = self.trial is None and self.trial_config.every_round
         try:
             try:
                 trial = self._open()
@@ -92,6 +95,8 @@ class Driver(tune.Trainable):
                     if (trial.state.round == 1 and not trial.comparing) or time.monotonic() >= until:
                         break
                 report: dict[str, Any] = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
+                if resumes and not trial.comparing:  # this session's scheduler has not seen its first rounds
+                    report["so_far"] = trial.rows("rounds").to_pylist()
                 if trial.done:
                     report["summary"] = outcome.finish(self.folder, trial, self.trial_config.identity, self.began)
             except Exception as error:  # the sweep continues with its other trials; the reason is saved and shown
@@ -121,8 +126,7 @@ class Driver(tune.Trainable):
         (Path(checkpoint_dir) / "trial").write_text(self.folder.id)
 
     def load_checkpoint(self, checkpoint: Any) -> None:  # noqa: ARG002
-        """Resume from the trial's own folder."""
-        self._open()
+        """Do nothing: a step resumes from the trial's own folder."""
 
     def cleanup(self) -> None:
         """Stop the client actors."""

@@ -158,11 +158,8 @@ class Earlier:
         for trial, damage in self.damaged.items():
             aside = quarantine(folder.trial(trial).path)
             sentences.append(f"{damage}: its folder is set aside as {aside.name}, and the trial runs again")
-        others = self.again() - self.damaged.keys()
-        for trial in others:
+        for trial in self.again() - self.damaged.keys():
             remove_folder(folder.trial(trial).path)
-        if others:  # cached models of attacks may have been trained by the code that has changed
-            remove_folder(folder.cache)
         return sentences
 
 

@@ -95,7 +95,7 @@ class StoppingScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Decide after a report of Tune whether the trial continues; with the rounds of its last one, others are compared."""
-        return self.decide(tune_trial_id(trial), result.get("rows", []))
+        return self.decide(tune_trial_id(trial), [*result.get("so_far", []), *result.get("rows", [])])
 
     on_trial_complete = on_trial_result
 

@@ -206,16 +206,20 @@ class ClientPool:
         Raises TimeoutError if no actor returned a result within the time limit.
         """
         results: dict[int, Any] = {}
-        waiting = sorted(enumerate(jobs), key=lambda each: (each[1].examples, -each[0]))
+        waiting = sorted(range(len(jobs)), key=lambda index: (jobs[index].examples, -index))
         pending: dict[ray.ObjectRef[Any], tuple[int, Any]] = {}
-        sent = dict.fromkeys(self.actors, 0)
+        sent: dict[Any, set[int]] = {actor: set() for actor in self.actors}
+
+        def load(actor: Any) -> tuple[int, int]:
+            return len(sent[actor]), sum(jobs[index].examples for index in sent[actor])
+
         while waiting or pending:
             while waiting:
-                actor = min(sent, key=sent.__getitem__)
-                if sent[actor] >= (PIPELINE if len(waiting) > len(self.actors) else 1):
+                actor = min(sent, key=load)
+                if len(sent[actor]) >= (PIPELINE if len(waiting) > len(self.actors) else 1):
                     break
-                sent[actor] += 1
-                index, job = waiting.pop()
+                sent[actor].add(index := waiting.pop())
+                job = jobs[index]
                 method = getattr(actor, job.method).options(name=f"ClientActor.{job.method}, {self.title}")
                 pending[method.remote(setup, *job.args)] = (index, actor)
             answered, _ = ray.wait(list(pending), timeout=self.timeout)
@@ -227,7 +231,7 @@ class ClientPool:
             for ref in answered:
                 index, actor = pending.pop(ref)
                 results[index] = ray.get(ref)
-                sent[actor] -= 1
+                sent[actor].remove(index)
         return [results[index] for index in range(len(jobs))]
 
     def stop(self) -> None:

@@ -310,19 +310,19 @@ def attack_columns(findings: Findings, names: list[str]) -> dict[str, Any]:
     for _, _, exposure in findings.exposures:
         row |= exposure.metrics
     of_models: dict[str, dict[int, float]] = {}
-    by_chance: dict[str, list[NDArray[np.float64]]] = {}
+    by_chance: dict[str, dict[int, NDArray[np.float64]]] = {}
     for _, _, cluster, audit in findings.audits:
         if cluster in findings.assignment:
             for metric, value in audit.metrics.items():
                 of_models.setdefault(metric, {})[cluster] = value
             for metric, draws in audit.by_chance.items():
-                by_chance.setdefault(metric, []).append(draws)
+                by_chance.setdefault(metric, {})[cluster] = draws
     for metric, values in of_models.items():
         defined = [value for value in values.values() if not math.isnan(value)] or [math.nan]
         row |= {metric: float(np.mean(defined)), f"{metric}_worst": float(np.max(defined))}
         row |= {f"{metric}_{names[j]}": value for j, value in values.items()}
-    for metric, draws_of_models in by_chance.items():
-        drawn = [draws for draws in draws_of_models if not np.isnan(draws).any()] or draws_of_models
+    for metric, draws_of in by_chance.items():
+        drawn = [draws for draws in draws_of.values() if not np.isnan(draws).any()] or [*draws_of.values()]
         row |= {f"{metric}_null": float(np.mean(drawn)), f"{metric}_worst_null": float(np.max(drawn, axis=0).mean())}
     return row
 

@@ -6,6 +6,7 @@ when the trial began, in seconds since the epoch.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -35,7 +36,8 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(tables["clients"])
     files = _files(tables.__getitem__) | {folder.model.name: save(trial.rounds.arrays())}
     model = {"shape": list(trial.data.shape), "classes": trial.data.classes}
-    return _write(folder, identity, began, "finished", files, state.resumed, metrics=metrics, model=model)
+    seconds = _lasted(began, tables["rounds"])
+    return _write(folder, identity, seconds, "finished", files, state.resumed, metrics=metrics, model=model)
 
 
 def give_up(
@@ -43,11 +45,12 @@ def give_up(
 ) -> dict[str, Any]:
     """Write the tables so far, and a record without metrics; ``trial`` is None if it failed before its first round."""
     if trial is None:
-        return _write(folder, identity, began, status, {}, reason=reason)
+        return _write(folder, identity, _lasted(began), status, {}, reason=reason)
     try:
-        return _write(folder, identity, began, status, _files(trial.rows), trial.state.resumed, reason=reason)
+        files, seconds = _files(trial.rows), _lasted(began, trial.rows("rounds"))
+        return _write(folder, identity, seconds, status, files, trial.state.resumed, reason=reason)
     except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
-        return _write(folder, identity, began, "failed", {}, trial.state.resumed, reason=str(error))
+        return _write(folder, identity, _lasted(began), "failed", {}, trial.state.resumed, reason=str(error))
 
 
 def stop(
@@ -62,11 +65,12 @@ def stop(
         saved = Saved.of(folder, {})
         state = saved.load(saved.state or "")
         files = _files(lambda name: saved.rows(state.start, name))
+        seconds = _lasted(began, saved.rows(state.start, "rounds"))
     except DamageError as error:
-        return _write(folder, identity, began, "failed", {}, reason=str(error))
+        return _write(folder, identity, _lasted(began), "failed", {}, reason=str(error))
     reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
     stopped = {"by": by, "round": round_ + 1, "value": value}
-    return _write(folder, identity, began, "stopped", files, state.resumed, reason=reason, stopped=stopped)
+    return _write(folder, identity, seconds, "stopped", files, state.resumed, reason=reason, stopped=stopped)
 
 
 def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
@@ -82,10 +86,15 @@ def _files(read: Callable[[str], pa.Table]) -> dict[str, bytes]:
     return {f"{name}.parquet": table_bytes(rows) for name in TABLES if len(rows := read(name))}
 
 
+def _lasted(began: float, rounds: pa.Table | None = None) -> float:
+    """The seconds since a trial began, or those of its ``rounds`` if it was resumed; clocks are set back now and then."""
+    return max(time.time() - began, math.fsum(rounds["seconds"].to_pylist()) if rounds else 0.0)
+
+
 def _write(
     folder: TrialFolder,
     identity: TrialIdentity,
-    began: float,
+    seconds: float,
     status: str,
     files: Mapping[str, bytes],
     resumed: Iterable[int] = (),
@@ -98,7 +107,7 @@ def _write(
         "status": status,
         "reason": reason,
         "metrics": {name: value for name, value in (metrics or {}).items() if value == value},
-        "seconds": max(time.time() - began, 0.0),  # clocks are set back now and then
+        "seconds": seconds,
         "origin": origin(identity.run["training"]["device"]) | dict(identity.hashes),
     }
     record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}

@@ -144,16 +144,9 @@ def test_memorized_examples_are_told_apart_and_exchangeable_ones_are_not(method)
     assert error < 0.01 and abs(np.mean(means) - 0.5) < 4 * error
 
 
-def test_with_its_complement_among_the_references_a_target_leaks_who_was_in():
-    """Confidences have nothing to do with membership, but a record that was in fewer references was in the target."""
+def test_a_target_is_scored_without_its_complement():
+    """With it, a record that was in fewer references was in the target, whatever the confidences."""
     phi, inside = drawn(4, 16, 400)
-    leaking, sound = [], []
-    for target in range(16):
-        for found, others in ((leaking, np.arange(16) != target), (sound, np.arange(16) // 2 != target // 2)):
-            counts = -inside[others].sum(axis=0).astype(float)
-            found.append(membership.auc(counts, inside[target]))
-    assert min(leaking) == 1.0
-    assert set(sound) == {0.5}  # every record was in exactly seven of the fourteen
     assert cross_scores("base", phi, inside, one_kind(400))[3] == pytest.approx(
         METHODS["base"](phi[3], References(np.delete(phi, [2, 3], 0), np.delete(inside, [2, 3], 0), one_kind(400)))
     )

@@ -18,11 +18,11 @@ from attacks.interfaces import AttackedModel, Cluster, World
 from attacks.metrics import paired
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.run import check, resolve
+from orchestrator.conformance.example_runs import InlineShadows, inline_trial
 from orchestrator.trial import attack_tasks
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.worker_session import Session, Setup
 from tests.support.federations import rows
-from tests.support.inline import InlineShadows, inline_trial
 from tests.support.planted import finished, given, planted, table
 from tests.support.toy_federation import images
 

@@ -69,7 +69,6 @@ def test_noise_that_a_pair_shares_hides_a_small_difference():
     ins, outs = shared + 1e-3, shared
     assert paired.auc(ins, outs) == 0.5
     assert paired.swap_p(ins, outs) == 1
-    assert (ins[:, None] > outs).mean() == pytest.approx(0.5 + 1 / 32)  # what comparing partners would add
 
 
 @pytest.mark.parametrize("k", [8, 16, 32])

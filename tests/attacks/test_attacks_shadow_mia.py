@@ -331,9 +331,9 @@ def test_jobs_are_equal_where_what_they_depend_on_is(noise):
     ("transform", "strengths"), [("cluster", {30, 35, 40}), ("mixture", {30, 35, 40, 5, 10, 15}), ("none", {0})]
 )
 def test_shadow_images_are_transformed_as_somebodys(images, transform, strengths):
-    for job in shadow_jobs(Config(shadow_transform=transform), cluster_of(images, 0), 0.9, 2, seeds()):
-        assert job.strengths.shape == (SHADOWS,)
-        assert set(job.strengths) == strengths
+    jobs = shadow_jobs(Config(shadow_transform=transform), cluster_of(images, 0), 0.9, 2, seeds())
+    assert jobs and {job.strengths.shape for job in jobs} == {(SHADOWS,)}
+    assert all(set(job.strengths) == strengths for job in jobs)
 
 
 def test_a_shadow_is_trained_until_it_is_as_accurate_as_asked(noise, network):

@@ -18,7 +18,7 @@ from attacks.sum_mia import Config, parts, sources
 from datasets.federation import Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
-from orchestrator.conformance.example_runs import described, inline_trial
+from orchestrator.conformance.example_runs import described, finished, inline_trial
 from tests.support.federations import federation
 from tests.support.passive import fixed
 from tests.support.stand_ins import StandIn
@@ -293,8 +293,7 @@ def test_it_is_what_the_server_receives_and_not_what_it_makes_of_it(monkeypatch,
 def test_each_model_has_a_sum_and_its_clients(monkeypatch, tmp_path):
     fields = {"clustering": "ifca", "server_sees": "sum", "participation": "fixed", "participation_rate": 0.5}
     _, _, trial = first_sum(monkeypatch, tmp_path, **fields)
-    while not trial.done:
-        trial.advance()
+    finished(trial)
     history = trial.state.history
     gram = trial.state.attacks["sum_mia.gram"]
     together = np.array(

@@ -24,7 +24,7 @@ from workloads import WORKLOADS, initial, lay, patterns
 
 from algorithms.core.network import Network
 from orchestrator.config.run import resolve
-from tests.support.inline import inline_trial
+from orchestrator.conformance.example_runs import inline_trial
 
 SIZES = (3, 7, 5)  # examples of three clients; a batch of seven holds all of each
 SHAPES = {"mlp": (1, 8, 8), "mnist_cnn": (1, 28, 28), "tcn": (9, 128)}

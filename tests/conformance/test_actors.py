@@ -18,10 +18,9 @@ from algorithms.core.network import Network
 from algorithms.interfaces import Run
 from datasets.components import components
 from datasets.federation import Examples, Federation
-from orchestrator.conformance.example_runs import digits, suited
+from orchestrator.conformance.example_runs import digits, inline_trial, suited
 from orchestrator.trial.client_actors import Job, LocalClients
 from orchestrator.trial.worker_session import Session, _sessions
-from tests.support.inline import inline_trial
 from tests.support.planted import finished, outputs, served_by
 from tests.support.slot_components import EVERY, attack, described, module_of
 

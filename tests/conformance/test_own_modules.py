@@ -11,8 +11,8 @@ from algorithms.engine import own_model
 from datasets.components import components
 from orchestrator.config.run import resolve
 from orchestrator.conformance.example_runs import digits as example
+from orchestrator.conformance.example_runs import inline_trial
 from tests.conformance.test_actors import Actors, pictures
-from tests.support.inline import inline_trial
 from tests.support.own_modules import FITTING
 from tests.support.planted import finished, outputs, served_by
 from tests.support.slot_components import attack, described

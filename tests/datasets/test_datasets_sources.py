@@ -16,7 +16,6 @@ def test_every_data_set_says_how_its_examples_are_partitioned():
     assert set(modules) >= {"digits", "mnist", "femnist", "cifar10"}
     for module in modules.values():
         assert issubclass(module.Config, SharedTestConfig | HeldOutConfig)
-        assert all(field.description for field in module.Config.model_fields.values())
         assert module.Config.VALIDATION in module.Config.model_fields and not module.Config().validates
 
 

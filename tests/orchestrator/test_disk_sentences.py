@@ -74,7 +74,6 @@ def test_results_that_cannot_be_deleted_are_not_taken_for_new_ones(tmp_path, fir
     folder = Folder(tmp_path / "tiny")
     for name in ("config.yaml", "manifest.json"):
         write_atomically(folder.trial("0123456789").path / name, b"{}")
-    write_atomically(folder.cache / "a" / "content", b"")
     earlier = Earlier(frozenset(), {"0123456789": ("code",)}, {}, {}, repeat=True)
     with FailingDisk(tmp_path, errno.EROFS, first).attached(), pytest.raises(WriteError) as refused:
         earlier.set_back(folder)

@@ -13,6 +13,7 @@ import pytest
 from attacks import shadow_mia
 from datasets.sources import digits
 from orchestrator.config.sweep_file import load_sweep
+from orchestrator.conformance.example_runs import finished, inline_trial
 from orchestrator.estimates import counts, dry_run, small_runs
 from orchestrator.estimates.counts import Schedule
 from orchestrator.estimates.small_runs import Small, SmallRuns
@@ -21,7 +22,6 @@ from orchestrator.trial import client_actors
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.federation import partition_data
 from tests.support.estimated import MESSAGES, RATES, a_place, a_run, estimated, parts
-from tests.support.inline import inline_trial
 
 # Counted work
 
@@ -51,9 +51,7 @@ def test_the_counted_work_is_what_a_run_does(tmp_path, given, monkeypatch):
 
     monkeypatch.setattr(LocalClients, "run", spied)
     monkeypatch.setattr(shadow_mia, "audit", lambda *given: audits.append(1) or audit(*given))
-    one = inline_trial(run, tmp_path)
-    while not one.done:
-        one.advance()
+    finished(inline_trial(run, tmp_path))
     due, blocks = Schedule(run), 3
     trained = [args for method, args in done if method == "train"]
     evaluated, predicted = (sum(method == name for method, _ in done) for name in ("evaluate", "predict"))
@@ -99,6 +97,8 @@ def test_two_actors_share_the_blocks_and_a_part_of_the_clients_takes_part():
     assert shared["training"] == alone["training"] * 5 / 8  # of blocks of three, three and two clients
     half = parts(a_run(participation="fixed", participation_rate=0.5))
     assert half["training"] == alone["training"] / 2
+    few = a_run(participation="fixed", participation_rate=1 / 8)  # one of eight clients: there is nothing to share
+    assert parts(few, actors=2)["training"] == parts(few)["training"]
 
 
 def test_attacks_on_updates_shadows_and_replicas_are_part_of_it():
@@ -322,8 +322,7 @@ EVERYTHING: dict[str, dict[str, Any]] = {
 def test_the_estimate_is_within_a_factor_of_three_of_the_processor_time_of_a_run(tmp_path, given):
     found, messages = estimated(run := a_run(rounds=10, model={"name": "mlp", "hidden": [64]}, **given))
     started, one = time.process_time(), inline_trial(run, tmp_path)
-    while not one.done:
-        one.advance()
+    finished(one)
     taken = time.process_time() - started
     print(f"estimated {found:.2f} s, taken {taken:.2f} s, messages {messages:.2f} s")
     assert taken / 3 < found < 3 * taken + messages

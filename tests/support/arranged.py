@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.report.data import read_results, results, rows
+from rich.console import Console
+
+from orchestrator.report.data import Results, read_results, results, rows
 from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import catalog
+from orchestrator.report.terminal import summary_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def printed(found: Results, width: int = 200, **given: Any) -> str:
+    """The table of results as a terminal shows it."""
+    console = Console(width=width, file=io.StringIO(), **given)
+    with console.capture() as shown:
+        console.print(summary_table(found, width))
+    return shown.get()
 
 
 def read(folder: Path) -> Arrangement:

@@ -10,13 +10,13 @@ import ray
 from orchestrator import FINISHED
 from orchestrator.commands import Choices, Work, claimed, describe, prepare
 from orchestrator.config.sweep_file import Sweep
+from orchestrator.conformance.example_runs import InlineShadows
 from orchestrator.results.record import TrialIdentity, read_record
 from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig, TrialSpec
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.worker_session import _sessions
-from tests.support.inline import InlineShadows
 
 
 def run_sweep_inline(sweep: Sweep, choices: Choices) -> int:

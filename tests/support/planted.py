@@ -17,13 +17,13 @@ from algorithms.interfaces import Run
 from attacks.interfaces import Audit, Measure
 from datasets.federation import Examples, Federation
 from orchestrator.conformance.example_runs import finished as finished
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.conformance.example_runs import outputs as outputs
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.saved import RunState
 from orchestrator.trial.worker_session import Setup
 from tests.support.federations import federation
-from tests.support.inline import inline_trial
 
 
 def planted(

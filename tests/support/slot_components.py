@@ -8,7 +8,7 @@ import pytest
 
 from datasets.components import complete, components
 from orchestrator.config.slots import SLOTS
-from orchestrator.conformance.example_runs import attack, chosen, described
+from orchestrator.conformance.example_runs import attack, described
 
 FOLDERS = {slot.key: slot.folder for slot in SLOTS}
 EVERY = [(slot, name) for slot in SLOTS for name in components(slot.folder)]
@@ -23,4 +23,4 @@ def of_slot(key: str) -> Any:
     return pytest.mark.parametrize("name", list(components(FOLDERS[key])))
 
 
-__all__ = ["EVERY", "FOLDERS", "attack", "chosen", "described", "every_component", "module_of", "of_slot"]
+__all__ = ["EVERY", "FOLDERS", "attack", "described", "every_component", "module_of", "of_slot"]

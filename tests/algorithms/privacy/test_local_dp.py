@@ -23,7 +23,7 @@ from algorithms.privacy import local_dp
 from algorithms.privacy.local_dp import Config, epsilon_after, epsilons
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
-from tests.support.inline import inline_trial
+from orchestrator.conformance.example_runs import inline_trial
 from tests.support.noise_runs import gaussian_epsilon, is_standard_deviation, normals, received, run, updates
 from tests.support.planted import finished
 from tests.support.planted import given as given_run

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -136,3 +137,11 @@ def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
     stopping.recall(folder, [first, second])
     assert forgetful.decide(second.id, rounds(0.4)) == "CONTINUE"
     assert stopping.decide(second.id, rounds(0.4)) == "STOP"
+
+
+def test_a_resumed_trial_counts_at_the_rungs_that_it_had_passed(tmp_path: Path) -> None:
+    stopping = StoppingScheduler(load(GOOD + ASHA, tmp_path).tune, longest=8)
+    resumed, other = (SimpleNamespace(config={"trial": {"identity": {"id": name}}}) for name in ("a", "b"))
+    before = rounds(0.3, 0.5, 0.6, 0.7, 0.8)
+    assert stopping.on_trial_result(None, resumed, {"so_far": before, "rows": before[4:]}) == "CONTINUE"
+    assert stopping.on_trial_result(None, other, {"rows": rounds(0.4)}) == "CONTINUE"  # 0.8 was not its first round's

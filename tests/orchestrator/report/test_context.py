@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from orchestrator.config.run import resolve
 from orchestrator.config.tune_section import Tune, unaccounted
@@ -18,8 +16,8 @@ from orchestrator.report.context import guarantee_lines, refuted, sentences, tri
 from orchestrator.report.data import Results, Setting, read_results, results, rows
 from orchestrator.report.numbers import compare, published_markdown
 from orchestrator.report.summary import summary_markdown
-from orchestrator.report.terminal import summary_table
 from orchestrator.results.record import SECRET_NOISE
+from tests.support.arranged import printed
 from tests.support.slot_components import described
 from tests.support.synthetic_results import write_sweep
 
@@ -39,12 +37,9 @@ def read(trials: list[dict[str, Any]], swept: tuple[str, ...] = ("privacy.name",
     return results(Path(), rows(trials), swept, {})
 
 
-def printed(made: Results) -> str:
+def colored(made: Results) -> str:
     """The table on a terminal with colors."""
-    console = Console(width=200, file=io.StringIO(), force_terminal=True, color_system="standard")
-    with console.capture() as shown:
-        console.print(summary_table(made, 200))
-    return shown.get()
+    return printed(made, force_terminal=True, color_system="standard")
 
 
 def flat(shown: str) -> str:
@@ -58,7 +53,7 @@ def section(trials: list[dict[str, Any]]) -> str:
 def test_every_privacy_component_states_its_guarantee_or_the_reason_in_the_summary_and_on_the_terminal() -> None:
     trials = [trial(name, seed) for name in SAID for seed in (0, 1)]
     for label, words in (("vanilla", UNPROTECTED), ("metric privacy", UNKNOWN), ("global-DP", PROTECTED)):
-        for shown in (section(trials), flat(printed(read(trials)))):
+        for shown in (section(trials), flat(colored(read(trials)))):
             assert re.search(rf"{re.escape(words)} \((privacy )?{label}\)", shown)
 
 
@@ -72,13 +67,13 @@ def test_the_summary_names_every_setting_of_a_guarantee_and_a_line_counts_more_t
 
 def test_where_nobody_is_protected_by_noise_nothing_is_said_of_guarantees() -> None:
     trials = [trial("none", seed, epsilon_audit=5400.0) for seed in (0, 1)]
-    assert guarantee_lines(read(trials)) == [] and "epsilon" not in printed(read(trials))
+    assert guarantee_lines(read(trials)) == [] and "epsilon" not in colored(read(trials))
     assert "Guarantees" not in summary_markdown(read(trials))
 
 
 def test_dp_sgd_states_both_guarantees() -> None:
     trials = [trial("none", seed, epsilon_example=3.2, guarantee_example=PROTECTED) for seed in (0, 1)]
-    for shown in (section(trials), flat(printed(read(trials)))):
+    for shown in (section(trials), flat(colored(read(trials)))):
         assert f"guarantee for a client: {UNPROTECTED}" in shown and f"guarantee for an example: {PROTECTED}" in shown
 
 
@@ -88,7 +83,7 @@ def test_trials_with_secret_noise_are_counted_in_the_summary_and_on_the_terminal
     trials = [*(trial("global_dp", seed, notes=note) for seed, note in enumerate(notes)), trial("none")]
     assert trial_notes(trials) == [f"2 of 3 trials: {SECRET_NOISE}", f"1 of 3 trials: {again}"]
     assert f"- 2 of 3 trials: {SECRET_NOISE}." in summary_markdown(read(trials))
-    assert f"note: 2 of 3 trials: {SECRET_NOISE}" in flat(printed(read(trials)))
+    assert f"note: 2 of 3 trials: {SECRET_NOISE}" in flat(colored(read(trials)))
     assert "Notes on trials" not in summary_markdown(read([trial("none")]))
 
 
@@ -114,13 +109,13 @@ def test_a_refuted_claim_is_a_word_in_the_summary_and_red_on_the_terminal() -> N
     trials = [audit("refuted", 0, low=9.0), audit("not refuted", 1), audit("not refuted", 2), trial("none")]
     assert audited_line(trials) == "claimed epsilon, audited: refuted in 1 of 3 runs (privacy global-DP)"
     assert "- claimed epsilon, audited: refuted in 1 of 3 runs (privacy global-DP)." in section(trials)
-    assert f"{RED}refuted in " in printed(read(trials))
-    assert re.search(rf"{re.escape(RED)} *6\.0", printed(read(trials)))  # the audited epsilon of the setting
+    assert f"{RED}refuted in " in colored(read(trials))
+    assert re.search(rf"{re.escape(RED)} *6\.0", colored(read(trials)))  # the audited epsilon of the setting
 
 
 def test_a_claim_that_stands_is_not_red_and_nothing_is_proved() -> None:
     trials = audits(3, 0)
-    assert audited_line(trials).endswith("not refuted, which is no proof") and RED not in printed(read(trials))
+    assert audited_line(trials).endswith("not refuted, which is no proof") and RED not in colored(read(trials))
     assert "loose" in audited_line([audit("loose", low=0.1)]) and not audited_line([trial("global_dp")])
 
 
@@ -209,5 +204,5 @@ def test_summary_published_comparison_and_terminal_are_marked(tmp_path: Path) ->
     made = read_results(write_sweep(tmp_path / "s", SWEEP))
     assert "tuned" not in summary_markdown(made)
     made = replace(made, facts={"tuned": [TESTED, EPSILON]})
-    for page in (summary_markdown(made), published_markdown(made, compare(made)), flat(printed(made))):
+    for page in (summary_markdown(made), published_markdown(made, compare(made)), flat(colored(made))):
         assert TESTED in page and EPSILON in page

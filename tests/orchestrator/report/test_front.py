@@ -110,5 +110,6 @@ def test_a_true_front_is_rarely_called_dominated():
         common = rng.normal(0, 0.05, (5, 2))
         values = [common + rng.normal(0, 0.03, (5, 2)) + shift for shift in ([0.7, 0.6], [0.7, 0.6])]
         answer = front_of([setting(str(at), *rows.T) for at, rows in enumerate(values)], "accuracy", "risk")
+        assert not any(math.isnan(share) for _, share in answer.shares)
         wrong += sum(share <= 0.05 for _, share in answer.shares)
     assert wrong <= 2 * 0.05 * sweeps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from datasets import outside
@@ -19,9 +17,8 @@ from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.frame import main_metrics
 from orchestrator.report.sentences import sentences_of
 from orchestrator.report.summary import summary_markdown
-from orchestrator.report.terminal import summary_table
 from orchestrator.results.sweeps import believe
-from tests.support.arranged import figure, read
+from tests.support.arranged import figure, printed, read
 from tests.support.figure_texts import texts
 from tests.support.synthetic_results import write_sweep
 
@@ -95,7 +92,5 @@ def test_it_is_drawn_like_ours(own: Arrangement) -> None:
 def test_it_is_in_the_tables_with_its_reading(own: Arrangement) -> None:
     assert main_metrics(own.results) == ["accuracy", "own_auc"]
     assert "Own: among the 8 shadows." in summary_markdown(own.results)
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(summary_table(own.results, 200))
-    printed = console.export_text()
-    assert "AUC" in printed.split("───")[0] and "own: among the 8 shadows" in printed
+    text = printed(own.results)
+    assert "AUC" in text.split("───")[0] and "own: among the 8 shadows" in text

@@ -12,11 +12,11 @@ import pytest
 import datasets
 from algorithms.metrics.statistics import estimate
 from orchestrator.config.run import resolve
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.report.data import Results, read_results, results, rows
 from orchestrator.report.frame import contrasts
 from orchestrator.report.sentences import SIDES, sentences_of
 from orchestrator.trial.random_streams import stream
-from tests.support.inline import inline_trial
 from tests.support.planted import finished
 from tests.support.slot_components import described
 from tests.support.synthetic_results import write_alone, write_grouped, write_sweep

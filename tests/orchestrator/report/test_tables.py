@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from orchestrator.report.data import Results, plain, read_results, results, rows, sort_key, text
 from orchestrator.report.frame import COLUMNS, contrasts, tidy
 from orchestrator.report.summary import attacks_markdown, escape, markdown_table, summary_markdown
-from orchestrator.report.terminal import summary_table
+from tests.support.arranged import printed
 from tests.support.synthetic_results import seal, write_alone, write_finp
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
@@ -36,12 +34,6 @@ def read(trials: Sequence[dict], swept: Sequence[str] = SWEPT, configs: Any = No
 
 def summary(trials: Sequence[dict], **given: Any) -> str:
     return summary_markdown(read(trials, **given))
-
-
-def printed(trials: Any, width: int, swept: Sequence[str] = SWEPT) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(summary_table(read(trials, swept), width))
-    return console.export_text()
 
 
 def flat(page: str) -> str:
@@ -74,7 +66,7 @@ def test_two_seeds_make_no_interval_anywhere() -> None:
     frame = tidy(read(two)).set_index("metric")
     assert frame.loc["violations", ["value", "n"]].tolist() == [1, 2]
     assert frame[["low", "high"]].isna().all(axis=None)
-    page, shown = summary(two), printed(two, 100)
+    page, shown = summary(two), printed(read(two), 100)
     assert "| 2 | 0.871, 0.913 |" in page and "| 0.0, 2.0 |" in page and "0.871, 0.913" in shown and "0.0, 2.0" in shown
     assert "±" not in page.replace("setting ± half", "") + shown
 
@@ -119,7 +111,7 @@ def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_val
     assert setting.measured("accuracy") == pytest.approx([0.61, 0.71, 0.81])
     assert setting.estimate("accuracy").half == pytest.approx(0.2484138, abs=1e-6), "as with three seeds, not six"
     assert "trials with the same partition are averaged first" in summary_markdown(one)
-    assert "mean over 6 runs" in flat(printed(crossed, 200))
+    assert "mean over 6 runs" in flat(printed(read(crossed), 200))
 
 
 def test_values_by_chance_stand_beside_the_means() -> None:
@@ -127,7 +119,7 @@ def test_values_by_chance_stand_beside_the_means() -> None:
         trial(f"t{s}", "ifca", 0.1, s, accuracy_majority=0.9, violations=n, violations_null=1.4, calibrated_auc=0.6)
         for s, n in enumerate((2.0, 3.0, 4.0))
     ]
-    page, shown = summary(counted), printed(counted, 120)
+    page, shown = summary(counted), printed(read(counted), 120)
     assert "| violations (by chance) (clients) |" in page
     assert "| 3.0 ± 2.5 (1.4) |" in page and "3.0 ±2.5 (1.4)" in shown
     assert "violations null" not in page, "it has no column of its own"
@@ -142,11 +134,13 @@ def test_a_reader_is_told_which_adversary_a_number_belongs_to() -> None:
     other = seeds("ifca_mir", 0.9, 0.9, 0.9, attacks="shadow_mia,made_up")
     server = "sia by the server, who sees every client's update"
     line = f"{server}; shadow_mia by anybody who has the models; client_mia by another client, who has all models"
-    assert f"attackers: {line}" in flat(printed(both, 120)) and f"Attackers: {line}." in summary(both).replace("\\", "")
-    shown = flat(printed([*both, *other], 120))
+    assert f"attackers: {line}" in flat(printed(read(both), 120)) and f"Attackers: {line}." in summary(both).replace(
+        "\\", ""
+    )
+    shown = flat(printed(read([*both, *other]), 120))
     assert "shadow_mia by anybody who has the models (clustering IFCA-MIR, minority ratio 0.1)" in shown
     assert "another client, who has all models (clustering IFCA, minority ratio 0.1)" in shown
-    assert "attackers" not in printed([one | {"attacks": ""} for one in both], 120)
+    assert "attackers" not in printed(read([one | {"attacks": ""} for one in both]), 120)
 
 
 # What is empty, unknown, lost, or has to be escaped
@@ -219,7 +213,7 @@ def head(page: str) -> str:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_the_terminal_table_keeps_within_the_width_and_names_what_does_not_fit(width: int) -> None:
-    page = printed(grouped(), width)
+    page = printed(read(grouped()), width)
     assert max(map(len, page.splitlines())) <= width and "…" not in page
     assert ("0.960 ±.025" if width == 200 else "0.960") in page
     named = "in the report but too wide for this terminal: " in flat(page)
@@ -228,25 +222,29 @@ def test_the_terminal_table_keeps_within_the_width_and_names_what_does_not_fit(w
 
 
 def test_only_measured_columns_appear_and_a_setting_without_a_result_has_dashes_and_the_reason() -> None:
-    page = printed([trial("f", "none", 0.1, 0, accuracy=0.7, sia_mean=0.3, eod=0.55, purity=None)], 100)
+    page = printed(read([trial("f", "none", 0.1, 0, accuracy=0.7, sia_mean=0.3, eod=0.55, purity=None)]), 100)
     assert "EOD" in page and "purity" not in page and "accuracy" in page and "1 seed: values or their mean" in page
     lost = [trial(f"x{seed}", "none", 0.1, seed, status) for seed, status in enumerate(("diverged", "failed"))]
-    line = next(line for line in printed([*grouped(), *lost], 100).splitlines() if line.startswith("no clustering"))
+    line = next(
+        line for line in printed(read([*grouped(), *lost]), 100).splitlines() if line.startswith("no clustering")
+    )
     assert line.split()[-3:] == ["–", "1", "diverged"] and not any("0" in word for word in line.split()[3:])
-    assert "no trial has finished" in printed(lost, 100)
-    assert "[red]" in printed([trial("t", "[red]", 0.1, 0, accuracy=0.5)], 100), "brackets are no markup"
+    assert "no trial has finished" in printed(read(lost), 100)
+    assert "[red]" in printed(read([trial("t", "[red]", 0.1, 0, accuracy=0.5)]), 100), "brackets are no markup"
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_two_values_of_three_seeds_are_no_mean_above_its_half_width(width: int) -> None:
     """Stacked without a comma, the second of two values stood where the other settings have half a width."""
     gaps = [one | {"mia_accuracy_minority": value} for one, value in zip(grouped(), (None, 0.602, 0.626), strict=False)]
-    cells = flat(" ".join(re.findall(r"0\.602,|0\.626|\(2 of 3|seeds\)", printed([*gaps, *grouped()[3:]], width))))
+    cells = flat(
+        " ".join(re.findall(r"0\.602,|0\.626|\(2 of 3|seeds\)", printed(read([*gaps, *grouped()[3:]]), width)))
+    )
     assert cells == "0.602, 0.626 (2 of 3 seeds)"
 
 
 def test_six_methods_of_finp_stand_in_six_lines_of_a_hundred_columns(finp: Results) -> None:
-    page = printed(finp.trials, 100, finp.keys)
+    page = printed(read(finp.trials, finp.keys), 100)
     assert max(map(len, page.splitlines())) <= 100
     counted = {word: head(page).count(word) for word in ("accuracy", "SIA", "CoV", "FI", "EOD", "loss")}
     assert counted == {"accuracy": 1, "SIA": 4, "CoV": 2, "FI": 1, "EOD": 1, "loss": 1}

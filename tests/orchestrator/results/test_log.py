@@ -229,7 +229,7 @@ class TestSweep:
         assert str(folder.manifest) in said and (folder.path / "manifest.json.damaged").read_text() == "{"
         assert read_manifest(folder.path, "s").facts["id"] != first
 
-    @pytest.mark.parametrize("trial", ["../../../etc", "", "a/b", "A b", "\u202e", ".", "a" * 101])
+    @pytest.mark.parametrize("trial", ["../../../etc", "", "a/b", "A b", "\u202e", ".", "a" * 101, "a\x1b[2J"])
     def test_what_is_no_id_is_no_path(self, tmp_path, trial):
         with pytest.raises(FolderError):
             Folder(tmp_path).trial(trial)

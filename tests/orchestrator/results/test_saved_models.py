@@ -16,7 +16,7 @@ from datasets.components import Component, components
 from orchestrator.config.errors import ConfigError, validate
 from orchestrator.results.paths import TrialFolder
 from orchestrator.results.saved_models import MODELS, saved_models
-from tests.support.own_modules import CLASSES
+from tests.support.own_modules import CLASSES, FITTING
 from tests.support.synthetic_results import seal
 
 pytestmark = pytest.mark.usefixtures("own_modules")
@@ -48,13 +48,12 @@ def saved(folder: TrialFolder, name: str, fields: dict[str, Any]) -> Network:
     return network
 
 
-KINDS = ["Plain", "Recurrent", "Transformer", "Encoder", "Constants", "Convolutional", "tied", "lazy", "pretrained"]
 OURS = [("mlp", {"hidden": [4]}), ("resnet56", {})]
 
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [*OURS, *(("imported", {"callable": f"tests.support.own_modules:{kind}"}) for kind in (*KINDS, "Unsaved"))],
+    [*OURS, *(("imported", {"callable": f"tests.support.own_modules:{kind}"}) for kind in (*FITTING, "Unsaved"))],
 )
 def test_a_module_gives_the_same_outputs(tmp_path, name, fields):
     folder = TrialFolder(tmp_path)

@@ -114,6 +114,12 @@ def test_the_epsilon_is_that_of_the_trials_that_are_planned(tmp_path: Path) -> N
 def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_path: Path) -> None:
     sweep = load(tmp_path, "tune.draws.mean=5")
     run_sweep_inline(sweep, Choices(tmp_path / "results"))
+    kept = tmp_path / "results" / "drawn" / SECRET
+    secret = kept.read_text()
+    kept.write_text("")
+    with pytest.raises(ConfigError, match=f"{SECRET} cannot be read"):
+        prepare(sweep, Choices(tmp_path / "results"))
+    kept.write_text(secret)
     work = prepare(sweep, Choices(tmp_path / "results"))  # as if the search had been interrupted before its end
     assert work.secret is not None and not work.missing() and trial_rows(work.folder) == []
     with pytest.raises(FolderError):
@@ -136,6 +142,9 @@ def test_nothing_is_shown_before_the_end_and_nothing_but_the_best_after_it(tmp_p
     assert again.trials == [replace(winner, values=again.trials[0].values)]
     with pytest.raises(ConfigError, match="by another sweep file"):
         begun(tmp_path, "tune.draws.mean=6")
+    work.folder.trial(winner.id).config.unlink()
+    with pytest.raises(ConfigError, match=r"config\.yaml cannot be read"):
+        prepare(sweep, Choices(tmp_path / "results"))
 
 
 def read_metrics(work: Work, trial: str) -> float:

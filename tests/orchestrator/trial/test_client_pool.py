@@ -59,6 +59,7 @@ def taken(seconds: list[int], actors: int, latency: float = 0.0) -> float:
 
 def test_clients_of_different_sizes_end_together():
     assert taken([1434, 614, 1638, 410], actors=2) == 2048  # those of metric privacy's non-IID split: half of all
+    assert taken([100, 50, 50, 1, 1, 1], actors=2) == 102  # nothing is sent ahead to the actor with the longest job
 
 
 def test_a_job_travels_while_another_is_computed():

@@ -13,10 +13,10 @@ from algorithms.interfaces import Run
 from datasets.federation import Examples, Federation
 from orchestrator.commands import Choices
 from orchestrator.config.sweep_file import load_sweep
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.trial import client_actors
 from orchestrator.trial.restarts import Trial
 from tests.support.command import same_results
-from tests.support.inline import inline_trial
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.planted import finished, given, outputs, planted
 

@@ -22,11 +22,11 @@ from attacks.metrics import membership
 from datasets.components import Config as SlotConfig
 from datasets.federation import Examples, Federation
 from orchestrator.config.run import resolve
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.trial.attack_tasks import replica_stream
 from orchestrator.trial.client_actors import ClientActor
 from orchestrator.trial.random_streams import of_start, stream
 from orchestrator.trial.restarts import Trial
-from tests.support.inline import inline_trial
 from tests.support.planted import ATTACK, clustered, finished, given, opened, planted, table
 from tests.support.stand_ins import StandIn
 

@@ -19,10 +19,10 @@ from algorithms.interfaces import Run
 from algorithms.privacy import local_dp
 from attacks.interfaces import World
 from orchestrator.config.run import resolve
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.trial.attack_tasks import _measured
 from orchestrator.trial.random_streams import run_stream, stream
 from orchestrator.trial.worker_session import Session, Setup
-from tests.support.inline import inline_trial
 from tests.support.noise_runs import is_standard_deviation
 from tests.support.planted import finished, given, opened, outputs, planted, table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 
 from algorithms.core.noise import Normals
 from orchestrator.config.run import resolve, trial_id
+from orchestrator.conformance.example_runs import finished, inline_trial
 from orchestrator.results.record import SECRET_NOISE, TrialIdentity
 from orchestrator.trial import outcome
 from orchestrator.trial.random_streams import PURPOSES, integer, run_stream, sequence, stream
 from orchestrator.trial.restarts import Trial
-from tests.support.inline import inline_trial
 
 places = st.lists(st.integers(0, 10_000), max_size=3)
 purposes = st.sampled_from(sorted(PURPOSES))
@@ -66,15 +67,12 @@ def noisy(noise: str, z: float, **other: Any) -> dict[str, Any]:
     return RUN | {"privacy": {"name": "global_dp", "noise_multiplier": z, "clip": 5.0, "noise": noise}} | other
 
 
-def finished(given: dict[str, Any], folder: Path) -> Trial:
-    trial = inline_trial(given, folder)
-    while not trial.done:
-        trial.advance()
-    return trial
+def trained(given: dict[str, Any], folder: Path) -> Trial:
+    return finished(inline_trial(given, folder))
 
 
 def model(given: dict[str, Any], folder: Path) -> np.ndarray:
-    return finished(given, folder).state.models[0].params.astype(np.float64)
+    return trained(given, folder).state.models[0].params.astype(np.float64)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +90,7 @@ def test_two_trials_of_a_sweep_cancel_their_noise_unless_it_is_secret(noise, can
 
 @pytest.mark.parametrize(("noise", "regenerates"), [("reproducible", True), ("secret", False)])
 def test_the_files_of_a_trial_regenerate_its_noise_unless_it_is_secret(noise, regenerates, noiseless, tmp_path):
-    trial = finished(noisy(noise, 1.0), tmp_path)
+    trial = trained(noisy(noise, 1.0), tmp_path)
     folder = trial.context.folder
     identity = TrialIdentity(trial_id(trial.run), trial.run.to_dict(), {})
     record = outcome.finish(folder, trial, identity, 0.0)
@@ -131,7 +129,7 @@ def test_secret_noise_covers_everything_that_a_guarantee_rests_on_and_nothing_el
     ids=["lots and gradient noise", "participation"],
 )
 def test_what_is_secret_differs_from_run_to_run(tmp_path, slots):
-    one, other = (finished(noisy("secret", 0.0) | slots, tmp_path / name).state for name in ("one", "other"))
+    one, other = (trained(noisy("secret", 0.0) | slots, tmp_path / name).state for name in ("one", "other"))
     assert not np.array_equal(one.models[0].params, other.models[0].params)
     assert np.array_equal(one.history, other.history) == ("participation" not in slots)
 
@@ -142,16 +140,15 @@ def test_a_resumed_trial_with_secret_noise_says_so(tmp_path):
     first = inline_trial(given, tmp_path)
     first.advance()
     identity, by = TrialIdentity("t", first.run.to_dict(), {}), {"name": "asha", "metric": "accuracy"}
-    stopped = outcome.stop(first.context.folder, identity, 0.0, by, (0, 0.5))
+    stopped = outcome.stop(first.context.folder, identity, time.time() + 100, by, (0, 0.5))
     assert stopped["notes"] == [SECRET_NOISE]
+    assert stopped["seconds"] == first.rows("rounds")["seconds"][0].as_py()  # of an earlier process, too
     after_one = first.state.models[0].params
     resumed = inline_trial(given, tmp_path)
     assert np.array_equal(resumed.state.models[0].params, after_one)
-    while not resumed.done:
-        resumed.advance()
+    finished(resumed)
     notes = outcome.secrecy(resumed.run.to_dict(), resumed.state.resumed)
     assert len(notes) == 2 and "resumed after round 1" in notes[1] and "fresh" in notes[1]
-    while not first.done:
-        first.advance()
+    finished(first)
     assert not np.array_equal(first.state.models[0].params, resumed.state.models[0].params)
     assert outcome.secrecy(resolve(noisy("reproducible", 1.0)).to_dict(), [1]) == []

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from orchestrator.config.run import resolve
+from orchestrator.conformance.example_runs import inline_trial
 from orchestrator.trial.federation import partition_data
-from tests.support.inline import inline_trial
 from tests.support.planted import finished
 
 SIA, REMAPPED = {"name": "sia", "targets": 20}, {"name": "remapped_sia", "targets": 20, "shadow": 0.2}

@@ -160,23 +160,6 @@ def test_minority_clients_move_if_beta_exceeds_df_over_df_plus_dl(tmp_path):
 # What must not matter, and what must
 
 
-class LastFirst(LocalClients):
-    """Answers jobs in the order in which they were not asked."""
-
-    def run(self, setup: Any, jobs: Any) -> list[Any]:
-        return super().run(setup, jobs[::-1])[::-1]
-
-
-@pytest.mark.parametrize("backend", ["loop", "vmap"])
-def test_the_order_in_which_blocks_are_done_does_not_change_a_bit(tmp_path, backend):
-    run = given(4, clustering=clustered(**ROBUST), training={"backend": backend}, attacks=[ATTACK])
-    kept = []
-    for name, clients in (("straight", LocalClients()), ("backwards", LastFirst())):
-        trial = served_by(opened(run, tmp_path / name), clients)
-        kept.append(outputs(finished(trial)))
-    assert kept[0] == kept[1]
-
-
 def test_the_cut_into_blocks_changes_nothing_but_rounding(tmp_path):
     found = []
     for size in (1, 3, 10):
