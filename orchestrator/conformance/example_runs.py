@@ -26,7 +26,7 @@ from orchestrator.trial.federation import partition_data
 from orchestrator.trial.loop import TrialContext
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.worker_session import _sessions, prepare_session
+from orchestrator.trial.worker_session import Setup, _sessions, begin
 
 # Makes an attack cheap, where it has such fields.
 SMALL = {"every": 1, "shadows": 2, "queries": 40, "replicas": 8, "targets": 5, "mock_updates": 3, "trees": 10}
@@ -128,7 +128,8 @@ def inline_trial(base: dict[str, Any] | Run, folder: Path, data: Federation | No
     """
     run = base if isinstance(base, Run) else resolve(base)
     data = data or partition_data(run, Path())
-    setup = prepare_session(str(folder), run, data, cache=folder / "cache")
+    begin(str(folder), run, data)
+    setup = Setup(str(folder), [], folder / "cache")
     files = Folder(folder).trial("t")
     return Trial(run, TrialContext(setup, data, LocalClients(), InlineShadows(), files))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,10 +35,10 @@ def finish(folder: TrialFolder, trial: Trial, identity: TrialIdentity, began: fl
     tables, state = {name: trial.rows(name) for name in TABLES}, trial.state
     over = Outcome(tables["rounds"].to_pylist(), state.spent, trial.data.sizes, state.canaries, state.history)
     metrics = metric_rows.final_metrics(trial.run, over) | metric_rows.curvature_metrics(tables["clients"])
-    files = _files(tables.__getitem__) | {folder.model.name: save(trial.rounds.arrays())}
+    metrics = {name: value for name, value in metrics.items() if value == value}  # without NaN
     model = {"shape": list(trial.data.shape), "classes": trial.data.classes}
-    seconds = _lasted(began, tables["rounds"])
-    return _write(folder, identity, seconds, "finished", files, state.resumed, metrics=metrics, model=model)
+    more = tables.__getitem__, state.resumed, save(trial.rounds.arrays())
+    return _write(folder, identity, began, "finished", *more, metrics=metrics, model=model)
 
 
 def give_up(
@@ -45,12 +46,11 @@ def give_up(
 ) -> dict[str, Any]:
     """Write the tables so far, and a record without metrics; ``trial`` is None if it failed before its first round."""
     if trial is None:
-        return _write(folder, identity, _lasted(began), status, {}, reason=reason)
+        return _write(folder, identity, began, status, reason=reason)
     try:
-        files, seconds = _files(trial.rows), _lasted(began, trial.rows("rounds"))
-        return _write(folder, identity, seconds, status, files, trial.state.resumed, reason=reason)
+        return _write(folder, identity, began, status, trial.rows, trial.state.resumed, reason=reason)
     except DamageError as error:  # a trial that diverged would count as ended, without all of its rows
-        return _write(folder, identity, _lasted(began), "failed", {}, trial.state.resumed, reason=str(error))
+        return _write(folder, identity, began, "failed", resumed=trial.state.resumed, reason=str(error))
 
 
 def stop(
@@ -61,16 +61,15 @@ def stop(
     The state is kept, so that a sweep without that scheduler can resume from it. If it is damaged, the trial has failed.
     """
     round_, value = last
+    reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
+    stopped = {"by": by, "round": round_ + 1, "value": value}
     try:
         saved = Saved.of(folder, {})
         state = saved.load(saved.state or "")
-        files = _files(lambda name: saved.rows(state.start, name))
-        seconds = _lasted(began, saved.rows(state.start, "rounds"))
+        read = partial(saved.rows, state.start)
+        return _write(folder, identity, began, "stopped", read, state.resumed, reason=reason, stopped=stopped)
     except DamageError as error:
-        return _write(folder, identity, _lasted(began), "failed", {}, reason=str(error))
-    reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
-    stopped = {"by": by, "round": round_ + 1, "value": value}
-    return _write(folder, identity, seconds, "stopped", files, state.resumed, reason=reason, stopped=stopped)
+        return _write(folder, identity, began, "failed", reason=str(error))
 
 
 def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
@@ -81,33 +80,28 @@ def secrecy(run: Mapping[str, Any], resumed: Iterable[int]) -> list[str]:
     return [SECRET_NOISE, *(f"resumed after round {round_}: {fresh}" for round_ in dict.fromkeys(resumed))]
 
 
-def _files(read: Callable[[str], pa.Table]) -> dict[str, bytes]:
-    """The files of the tables that have rows."""
-    return {f"{name}.parquet": table_bytes(rows) for name in TABLES if len(rows := read(name))}
-
-
-def _lasted(began: float, rounds: pa.Table | None = None) -> float:
-    """The seconds since a trial began, or those of its ``rounds`` if it was resumed; clocks are set back now and then."""
-    return max(time.time() - began, math.fsum(rounds["seconds"].to_pylist()) if rounds else 0.0)
-
-
 def _write(
     folder: TrialFolder,
     identity: TrialIdentity,
-    seconds: float,
+    began: float,
     status: str,
-    files: Mapping[str, bytes],
+    read: Callable[[str], pa.Table] = lambda _: pa.table({}),
     resumed: Iterable[int] = (),
-    metrics: Mapping[str, Any] | None = None,
+    weights: bytes | None = None,
     reason: str | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Write the files of a trial and its record, from which metrics that are NaN are left out."""
+    """Write a trial's files and its record. Raises DamageError before anything is written, if a table cannot be ``read``."""
+    tables = {name: rows for name in TABLES if len(rows := read(name))}
+    files = {f"{name}.parquet": table_bytes(rows) for name, rows in tables.items()}
+    files |= {} if weights is None else {folder.model.name: weights}
+    # Earlier processes may have done some of its rounds.
+    trained = math.fsum(tables["rounds"]["seconds"].to_pylist()) if "rounds" in tables else 0.0
     record: dict[str, Any] = {
         "status": status,
         "reason": reason,
-        "metrics": {name: value for name, value in (metrics or {}).items() if value == value},
-        "seconds": seconds,
+        "metrics": {},
+        "seconds": max(time.time() - began, trained),  # clocks are set back now and then
         "origin": origin(identity.run["training"]["device"]) | dict(identity.hashes),
     }
     record |= {"notes": notes} if (notes := secrecy(identity.run, resumed)) else {}

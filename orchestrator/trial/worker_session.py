@@ -85,14 +85,11 @@ def multiply_with_one_thread() -> None:
 
 
 def session(setup: Setup) -> Session:
-    """Return this process's session for the trial; the previous one is dropped, so that only one model object exists."""
+    """Return this process's session for the trial."""
     if setup.key not in _sessions:
         import torch
 
-        from algorithms.core.network import Network
-
         keep_freed_memory()
-        multiply_with_one_thread()
         plain, data = ray.get(setup.refs)
         run = resolve(plain)
         training = run.training.config
@@ -101,17 +98,14 @@ def session(setup: Setup) -> Session:
             # Without it, cuBLAS may sum in a different order.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
-        _sessions.clear()
-        _sessions[setup.key] = Session(run, data, Network(run.model, data.shape, data.classes, training.device))
+        begin(setup.key, run, data)
     return _sessions[setup.key]
 
 
-def prepare_session(key: str, run: Run, data: Federation, cache: Path | None = None) -> Setup:
-    """Create a run's session in this process, drop the previous one, and return the setup under which jobs find it."""
+def begin(key: str, run: Run, data: Federation) -> None:
+    """Create a run's session in this process; the previous one is dropped, so that only one model object exists."""
     from algorithms.core.network import Network
 
     multiply_with_one_thread()
     _sessions.clear()
-    network = Network(run.model, data.shape, data.classes, run.training.config.device)
-    _sessions[key] = Session(run, data, network)
-    return Setup(key, [], cache)
+    _sessions[key] = Session(run, data, Network(run.model, data.shape, data.classes, run.training.config.device))
