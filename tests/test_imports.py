@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -141,3 +143,23 @@ def test_an_import_against_the_layers_is_named(edge: Import) -> None:
 
 def test_a_circle_is_found() -> None:
     assert set(circle(frozenset({("a", "b"), ("b", "c"), ("c", "b")}))) == {"b", "c"}
+
+
+SLOW = {"torch", "torchvision", "ray", "mlflow"}
+EVERY = "from datasets.components import components; from orchestrator.config import run, sweep_file; "
+EVERY += "found = {slot.key: components(slot.folder) for slot in run.SLOTS}"
+DIGITS = f"{EVERY}; of = found['data']['digits']; of.load(of.Config(), __import__('pathlib').Path('nowhere'))"
+
+
+@pytest.mark.parametrize(
+    ("code", "slow"),
+    [
+        (DIGITS, {"pandas", "sklearn", "scipy", "pyarrow", "PIL"}),
+        ("import orchestrator.report", {"pandas", "matplotlib", "scipy"}),
+        ("import orchestrator.estimates.dry_run", set()),
+    ],
+)
+def test_nothing_slow_is_imported_before_it_is_needed(code: str, slow: set[str]) -> None:
+    code = f"import sys; {code}; print(sorted({slow | SLOW} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "[]\n"

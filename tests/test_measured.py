@@ -61,7 +61,7 @@ def test_the_table_of_the_readme_is_what_the_first_command_prints() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"<!-- quickstart output -->\n(.*?)\n\n", text, re.DOTALL)
     told = [line.removeprefix("    ").rstrip() for line in block.splitlines()]
-    made = data.results(Path("quickstart"), data.rows(measured("quickstart")), KEYS, {})
+    made = data.results(Path("quickstart"), data.rows(measured("quickstart").to_dict("records")), KEYS, {})
     assert told == [line.rstrip() for line in printed(made, WIDTH).rstrip().splitlines()]
 
 

@@ -124,74 +124,71 @@ def with_printed(split: str, name: str, row: dict[Hashable, float]) -> list[tupl
 @stated("docs/metric_privacy.md")
 def test_twenty_rounds_of_other_strategies() -> Iterator[str]:
     rows = measured("metric_privacy_homogeneous_strategies").set_index(["aggregation.name", "privacy.name"])
-    names, both = {"fedavgm": "FedAvgM", "fedmedian": "FedMedian"}, {}
+    names, both = {"fedavgm": "FedAvgM", "fedmedian": "FedMedian", "fedopt": "FedOpt", "fedyogi": "FedYogi"}, {}
     for (strategy, privacy), row in rows.iterrows():
         there = printed("homogeneous", KINDS[privacy], names[strategy])
         both[strategy, privacy] = list(zip(there, (float(row[name]) for name in METRICS.values()), strict=True))
         cells = " | ".join(f"{one:.3f}, {other:.3f}" for one, other in both[strategy, privacy])
         yield f"| {names[strategy]} | {KINDS[privacy]} | {cells} |"
-    lost = {
-        privacy: [
-            before - after
-            for before, after in zip(both["fedavgm", "none"][0], both["fedavgm", privacy][0], strict=True)
-        ]
-        for privacy in ("global_dp", "metric_privacy")
-    }
-    (theirs, ours), (their_less, less) = lost.values()
+    none, noisy = both["fedavgm", "none"][0], (both["fedavgm", name][0] for name in ("global_dp", "metric_privacy"))
+    (theirs, ours), (their_less, less) = ([a - b for a, b in zip(none, cell, strict=True)] for cell in noisy)
     yield f"global-DP costs FedAvgM {ours:.3f} on the clients' tests here (one seed), where {theirs:.3f} is printed"
     yield f"and metric privacy {less:.3f}, where {their_less:.3f} is printed"
     yield f"ends {ours - less:.3f} above it, where {theirs - their_less:.3f} is printed"
     rounds = measured("metric_privacy_homogeneous_strategies_rounds")
-    last = (
-        rounds[rounds["aggregation.name"] == "fedavgm"].sort_values("round").groupby("privacy.name")["accuracy"].last()
-    )
-    yield f"it is {last['none']:.3f}, {last['global_dp']:.3f} and {last['metric_privacy']:.3f} in the last round"
-    noise = rounds[rounds["aggregation.name"] == "fedavgm"].groupby("privacy.name")["noise_std"].mean()
+    rounds = rounds[rounds["aggregation.name"] == "fedavgm"].sort_values("round").groupby("privacy.name")
+    last, noise = rounds["accuracy"].last(), rounds["noise_std"].mean()
+    yield f"accuracy is {last['none']:.3f}, {last['global_dp']:.3f} and {last['metric_privacy']:.3f} there"
     assert noise["metric_privacy"] / noise["global_dp"] == pytest.approx(2 / 3, abs=0.01)
     yield f"({noise['metric_privacy']:.4f} on average instead of {noise['global_dp']:.4f})"
 
 
 @stated("docs/metric_privacy.md")
 def test_twenty_rounds_of_metric_privacy() -> Iterator[str]:
-    for split, table in (("non-IID", "metric_privacy_non_iid"), ("homogeneous", "metric_privacy_homogeneous")):
-        rounds = measured(f"{table}_rounds")
-        found = {KINDS[row["privacy.name"]]: row for row in measured(table).to_dict("records")}
+    non_iid = ("metric_privacy_non_iid", "metric_privacy_non_iid_noisy")
+    for split, tables in (("non-IID", non_iid), ("homogeneous", ("metric_privacy_homogeneous",))):
+        rounds = pd.concat([measured(f"{table}_rounds") for table in tables])
+        found = {KINDS[row["privacy.name"]]: row for table in tables for row in measured(table).to_dict("records")}
         for name, row in found.items():
             cells = [f"{there:.3f}, {here:.3f}" for there, here in with_printed(split, name, row)]
             yield f"| {split} | {name} | {' | '.join(cells)} |"
             own = rounds[rounds["id"] == row["id"]].set_index("round")
             yield f"| {split} | {name} | {' | '.join(f'{own.test_accuracy[at - 1]:.3f}' for at in ROUNDS)} |"
-    for name, row in found.items():
-        own = rounds[rounds["id"] == row["id"]].set_index("round")
-        if name != "none":
-            assert (own["clip_fraction"] == 1).all()
-            assert own["noise_std"].max() == 0.0125 if name == "global-DP" else own["noise_std"].max() < 0.0125
+            if name != "none":
+                assert (own["clip_fraction"] == 1).all()
+                assert own["noise_std"].max() == 0.0125 if name == "global-DP" else own["noise_std"].max() < 0.0125
+        both = [rounds[rounds["id"] == found[name]["id"]].set_index("round") for name in ("none", "metric privacy")]
+        for share in (0.92, 0.95):
+            first, later = ((one["test_accuracy"] >= share).idxmax() + 1 for one in both)
+            assert later - first == 4
+            yield f"{share} in round {later} instead of {first}"
+        none, noisy = (one[15:] for one in both)
+        yield f"it is alike ({noisy['test_accuracy'].mean():.3f} against {none['test_accuracy'].mean():.3f})"
+        lost = found["none"]["accuracy_last5_mean"] - found["metric privacy"]["accuracy_last5_mean"]
+        of_d = found["metric privacy"]["distance_mean"]
+        if split == "homogeneous":
+            yield f"they lose {lost:.3f} (one seed; 0.024 is printed"
+            yield f"(its mean over the rounds is {of_d:.2f}, one seed)"
+        else:
+            yield f"they gain {-lost:.3f} (one seed)"
+            yield f"from {none['accuracy'].iloc[0]:.3f} to {none['accuracy'].iloc[-1]:.3f}"
+            yield f"d is {of_d:.2f} on average"
     own = rounds[rounds["id"] == found["metric privacy"]["id"]]
     yield f"(they are {ends(own['update_norm'], 0)} long, C is 5)"
     yield f"noise is {ends(own['noise_to_update'], 0)} times as long as their mean"
     d = own["distance"].tolist()
     assert d.index(min(d)) == 8 and max(d) == d[0]
     yield f"falls from {d[0]:.1f} to {min(d):.1f} and rises again to {d[-1]:.1f}"
-    yield f"(its mean over the rounds is {found['metric privacy']['distance_mean']:.2f}, one seed)"
-    none, noisy = (rounds[rounds["id"] == found[name]["id"]].set_index("round") for name in ("none", "metric privacy"))
-    for share in (0.92, 0.95):
-        first, later = ((one["test_accuracy"] >= share).idxmax() + 1 for one in (none, noisy))
-        assert later - first == 4
-        yield f"{share} in round {later} instead of {first}"
     row = found["global-DP"]
     own = rounds[rounds["id"] == row["id"]].set_index("round").sort_index()["test_accuracy"]
     first, later = ((own >= share).idxmax() + 1 for share in (0.92, 0.95))
     error = f"{1 - row['accuracy_last5_mean']:.1%}".replace("%", " %")
     yield f"reaches 0.92 in round {first} and 0.95 in round {later}"
     yield f"in the last five rounds it is {own[15:].mean():.3f}, and the clients' error {error}"
-    none, noisy = none[15:], noisy[15:]
-    yield f"it is alike ({noisy['test_accuracy'].mean():.3f} against {none['test_accuracy'].mean():.3f})"
     assert none["accuracy"].min() > noisy["accuracy"].max()
     yield f"the clients' error is {errors_of_clients()}"
-    lost = found["none"]["accuracy_last5_mean"] - found["metric privacy"]["accuracy_last5_mean"]
-    yield f"they lose {lost:.3f} (one seed; 0.024 is printed"
     gains = [here - there for name, row in found.items() for there, here in with_printed("homogeneous", name, row)[:2]]
-    yield f"All accuracies on the homogeneous split are {min(gains):.2f} to {max(gains):.2f} above the printed ones"
+    yield f"accuracies on the homogeneous split are {min(gains):.2f} to {max(gains):.2f} above the printed ones"
     (other,) = measured("metric_privacy_non_iid").to_dict("records")
     (clients, server, _, (there, here)) = with_printed("non-IID", "none", other)
     assert f"{clients[1] - clients[0]:.2f}" == f"{server[1] - server[0]:.2f}" and here < there

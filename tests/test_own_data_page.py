@@ -14,6 +14,7 @@ from orchestrator.cli import main
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import load_sweep
+from tests.support.own_code import write_pets
 from tests.support.pages import page
 
 PAGE = "docs/own_data.md"
@@ -47,11 +48,7 @@ def test_the_first_steps_of_the_page(tmp_path, monkeypatch, capsys):
 
 def test_the_images_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    draw = np.random.default_rng(0)
-    for i in range(144):
-        folder = tmp_path / "pets" / ("anna", "ben")[i % 2] / ("cat", "dog", "owl")[i % 3]
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(draw.integers(0, 255, (80, 70, 3), np.uint8)).save(folder / f"{i}.png")
+    write_pets(tmp_path, 144, (80, 70, 3))
     assert main(["new", "pets", "--layout", "client/class"]) == 0
     run = load_sweep(Path("sweep.yaml")).runs[0]
     assert (run.split.name, run.data.config.clients, tuple(run.data.config.size)) == ("natural", 2, (32, 32))

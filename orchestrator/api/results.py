@@ -21,7 +21,7 @@ from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import DEAL, counts, read_results
 from orchestrator.report.figures.drawing import picture
 from orchestrator.report.frame import main_metrics
-from orchestrator.report.summary import by_setting, metric_columns, state_line
+from orchestrator.report.summary import by_setting, metric_columns
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.saved_models import saved_models
 
@@ -180,7 +180,8 @@ class Results:
 
         Args:
             other: the other sweep; differences are ``other`` minus this one.
-            metrics: the metrics to compare; None: accuracy, and what the table at the end of either run shows.
+            metrics: the metrics to compare; None: accuracy, and what the table at the end of either run shows, as far as both
+                sweeps measured it.
 
         Returns:
             One row for each metric and setting, see `orchestrator.api.comparison.compare`.
@@ -249,13 +250,13 @@ class Results:
 
     def __repr__(self) -> str:
         """Name, state and folder."""
-        return f"<fedpriv results of {self.name}: {state_line(self.read.trials).rstrip('.')} in {self.folder}>"
+        return f"<fedpriv results of {self.name}: {self.read.state.rstrip('.')} in {self.folder}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the headline, the table of all settings, and how to read it."""
         names = main_metrics(self.read)
         chances = guessing(((metric(name).label, metric(name)) for name in names), self.read)
-        state = f"<b>{escape(self.name)}</b>: {escape(state_line(self.read.trials))}<br>{escape(self.headline)}"
+        state = f"<b>{escape(self.name)}</b>: {escape(self.read.state)}<br>{escape(self.headline)}"
         notes = escape(". ".join(filter(None, (READING, chances))))
         return f"<p>{state}</p>{self._settings(names).to_html(index=False, border=0)}<p><small>{notes}</small></p>"
 

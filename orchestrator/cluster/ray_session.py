@@ -40,8 +40,6 @@ LOCAL_RAY = {
 # Keeps Tune from writing files of its own; set before its import.
 TUNE_SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
-    "TUNE_RESULT_BUFFER_LENGTH": "0",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C should end the command and not only a trial
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "RAY_AIR_NEW_OUTPUT": "0",

@@ -115,11 +115,6 @@ def table_columns(names: Collection[str], live: bool = False) -> list[Shown]:
     return columns or [Shown(metric(name).label.replace(" ", "\n"), (name,), 1) for name in bare]
 
 
-def least_important(columns: list[Shown]) -> Shown:
-    """The column to leave out first: the last of those with the highest rank."""
-    return max(reversed(columns), key=lambda column: column.rank)
-
-
 def page() -> str:
     """All declared metrics as Markdown, a table for each family; the ends of intervals stand beside their metric."""
     sources: dict[str, list[str]] = {}

@@ -1,11 +1,4 @@
-"""Own code beside a sweep file: what its ``code:`` names becomes importable and its components are offered.
-
-    code/                     `code: code` in the sweep file; or a list of folders and files
-      attacks/foo.py          a component of the slot attacks: its folder is named like the slot, or like our folder
-      attacks/_helpers.py     a helper, imported by `from ._helpers import ...`
-      bar.py                  a component, too, if it says `SLOT = "aggregation"`
-      nets.py                 anything else can be imported as it is: `model: {name: "nets:Net"}`
-      mypkg/__init__.py       a package, too; and ``code:`` may name a package
+"""Own code beside a sweep file (docs/own_code.md): what ``code:`` names becomes importable, its components are offered.
 
 Every module is loaded by its path; nothing is put on Python's path. A component is imported as
 ``fedpriv_own_<place in code:>_attacks.foo`` (in a package: by its own name), in every process alike, so that what it

@@ -101,7 +101,6 @@ def check(base: Any, swept: Mapping[Key, Sequence[Any]] | None = None) -> tuple[
     run, problems = _resolved(Run(**course.model_dump(), **filled))
     if not problems:
         run = replace(run, rounds=run.privacy.module.rounds(run.privacy.config, run))
-    if not problems:
         for key, component in chosen_components(run):
             try:
                 problems += _component_problems(run, key, component)

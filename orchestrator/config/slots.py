@@ -145,18 +145,13 @@ class Declared:
         return get_args(hint)[0] if get_origin(hint) is ClassVar else hint
 
 
-def contracts(folder: str, module: Any) -> tuple[type, ...]:
-    """The contracts of the slot in package ``folder`` that apply to a component; for an attack those of its kinds."""
-    if folder == "attacks":
-        return (Attack, *(ATTACKS[kind] for kind in getattr(module, "KINDS", ())))
-    listed: tuple[type, ...] = importlib.import_module(folder).CONTRACTS
-    return listed
-
-
 def declared(folder: str, module: Any) -> list[Declared]:
-    """All that a component may have, each once; what is ``owed`` it must have."""
+    """All that a component of the slot in package ``folder`` may have, each once; what is ``owed`` it must have."""
     names: dict[str, Declared] = {}
-    for contract in contracts(folder, module):
+    contracts: tuple[type, ...] = importlib.import_module(folder).CONTRACTS
+    if folder == "attacks":  # those of its kinds
+        contracts = (Attack, *(ATTACKS[kind] for kind in getattr(module, "KINDS", ())))
+    for contract in contracts:
         mentioned = [name for base in contract.__mro__ for name in (*vars(base), *inspect.get_annotations(base))]
         for name in dict.fromkeys(name for name in mentioned if not name.startswith("_")):
             value = getattr(contract, name, None)

@@ -1,15 +1,4 @@
-"""Loading a sweep file: its sections, the ``--set`` overrides, and the trials that it describes.
-
-    name: ifca-mir-digits                 also the name of the results folder
-    description: ...                      free text
-    data_root: ~/data                     folder of the data sets; default: FEDPRIV_DATA, else ~/.cache/fedpriv
-    code: code                            own components and modules (see `own_code`), relative to the sweep file
-    base: {rounds: 20, data: ..., ...}    one run (see `run`)
-    sweep:                                dotted keys inside base with Ray Tune's words (see `search_space`)
-      clustering.name: {grid_search: [ifca, ifca_mir]}
-    samples: 8                            number of draws, if the sweep has random words
-    tune: {...}                           early stopping and search (see `parse_tune`)
-    resources: {client_actors: 2}         resources to use; not part of a trial's identity
+"""Loading a sweep file (one with its parts is in README.md): its sections, the ``--set`` overrides, and its trials.
 
 If a sweep varies the name of a component, base may contain fields that only some of the components have; a trial ignores
 those that its component does not have. A swept value may also be a whole slot (``clustering: {grid_search: [none,

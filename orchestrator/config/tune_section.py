@@ -1,19 +1,7 @@
-"""The ``tune`` section of a sweep file: early stopping, and search based on the results of earlier trials.
-
-    tune:
-      metric: validation_accuracy               compared by round (scheduler) and for finished trials (search)
-      mode: max                                 whether higher is better; by default as the metric is declared
-      scheduler: {name: asha, grace_period: 3}  or a bare name
-      search: {name: optuna, parallel: 4}       draws the random words of ``sweep``, ``samples`` times
-      draws: {mean: 10}                         instead of both: draws them in secret, so that an epsilon includes it
-
-Several metrics (``metric: [validation_accuracy, mia_auc_worst]``) are searched for their front: what no other trial beats in
-one of them without being worse in another.
+"""The ``tune`` section of a sweep file (docs/tuning.md): early stopping, and search based on the results of earlier trials.
 
 The default metric is measured on validation examples (``data.validation_size``, ``data.validation_share``), so that the
-test set that is reported has chosen nothing. Another metric has to be named.
-
-A trial that the scheduler stops has the status ``stopped``: it keeps its tables and its state but has no final metrics.
+test set that is reported has chosen nothing. Another metric has to be named. Several are searched for their front.
 """
 
 from __future__ import annotations
@@ -101,7 +89,7 @@ class Tune(Config):
         return tuple(1 if mode == "max" else -1 for mode in modes)
 
 
-MODES = {"higher": "max", "lower": "min"}  # by the direction of a metric
+MODES: dict[str | None, str] = {"higher": "max", "lower": "min"}  # by the direction of a metric
 VALIDATION = "validation_"  # how the names of the metrics on validation examples begin
 KINDS: dict[str, tuple[str, type[Config]]] = {"scheduler": ("asha", Asha), "search": ("optuna", Optuna)}
 TYPO = 0.85  # similarity from which an unknown metric counts as a typo; below it, it may be a component's own metric
@@ -125,9 +113,7 @@ def parse_tune(section: Any) -> tuple[Tune | None, list[ConfigProblem]]:
             sentence = f"must have one entry for each of the {len(tune.metrics)} metrics, got {len(given)}"
             problems.append(ConfigProblem(sentence, ("mode",)))
             given = (None,) * len(tune.metrics)
-        modes = [
-            mode or MODES.get(metric(name).direction or "") for mode, name in zip(given, tune.metrics, strict=True)
-        ]
+        modes = [mode or MODES.get(metric(name).direction) for mode, name in zip(given, tune.metrics, strict=True)]
         for name, mode in zip(tune.metrics, modes, strict=True):
             near = difflib.get_close_matches(name, metrics(), n=1, cutoff=TYPO)
             if name not in metrics() and near:

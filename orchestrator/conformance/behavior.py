@@ -30,16 +30,7 @@ from orchestrator.config.metric_names import BOOKKEEPING, OTHER, metric
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
 from orchestrator.config.sweep_file import DATA_ROOT, DATA_VARIABLE
-from orchestrator.conformance.example_runs import (
-    DIGITS,
-    NotChecked,
-    described,
-    digits,
-    finished,
-    inline_trial,
-    outputs,
-    suited,
-)
+from orchestrator.conformance.example_runs import NotChecked, described, digits, finished, inline_trial, outputs, suited
 from orchestrator.results.provenance import data_hash
 from orchestrator.trial.metric_rows import final_metrics
 from orchestrator.trial.random_streams import stream
@@ -265,7 +256,7 @@ def example_sources(data: Any) -> Iterator[tuple[SourceConfig, Source]]:
     parts = {"train": images.train, "test": images.test}
     flat = {name: Examples(part.x.reshape(len(part), -1) / np.float32(255), part.y) for name, part in parts.items()}
     table = replace(images, **flat)
-    sizes = {key: DIGITS[key] for key in ("clients", "examples_per_client", "shadow_size")}
+    sizes = {key: described()["data"][key] for key in ("clients", "examples_per_client", "shadow_size")}
     held_out = HeldOutConfig.model_validate(sizes)
     for source in (images, table):
         people = np.random.default_rng(0).integers(0, SUBJECTS, len(source))

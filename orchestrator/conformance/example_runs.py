@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 
@@ -17,6 +18,7 @@ import datasets
 from algorithms.interfaces import Run
 from datasets.components import Component, complete, components
 from datasets.federation import Federation
+from orchestrator.config.document import assign
 from orchestrator.config.run import resolve
 from orchestrator.config.slots import Slot
 from orchestrator.results.paths import Folder
@@ -62,10 +64,7 @@ def described(slot: Slot | None = None, name: str = "", **training: Any) -> dict
     if slot.many:
         choosing = "choices" in complete(slot.folder, name).KINDS  # who needs something to choose from
         return run | {slot.key: [attack(name)]} | ({"clustering": "ifca"} if choosing else {})
-    if len(slot.path) == 2:
-        outer, inner = map(str, slot.path)
-        return run | {outer: {**run[outer], inner: name}}
-    return run | {slot.key: name}
+    return assign(run, slot.path, name)
 
 
 def chosen(run: Run, slot: Slot) -> Component[Any, Any]:
@@ -111,13 +110,10 @@ class InlineShadows(AttackTasks):
 
     def gathered(self, function: Any, attack: str, calls: Sequence[tuple[Any, ...]]) -> list[Any]:  # noqa: ARG002
         """Return the results of the calls, each from the session that it finds, as in a worker process of its own."""
-        before, results = dict(_sessions), []
+        results = []
         for call in calls:
-            _sessions.clear()
-            _sessions.update(before)
-            results.append(function(*call))
-        _sessions.clear()
-        _sessions.update(before)
+            with patch.dict(_sessions):
+                results.append(function(*call))
         return results
 
 

@@ -7,11 +7,11 @@ from string import Formatter
 from typing import Any
 
 from algorithms.core.metric import ACCURACY, FAIRNESS, Metric, Risk
-from algorithms.core.private_search import Draws
 from algorithms.interfaces import Run
 from algorithms.metrics.statistics import estimate, number
 from attacks.interfaces import adversary
 from datasets.components import described
+from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import metric, metrics
 from orchestrator.config.tune_section import VALIDATION, Tune, unaccounted
 from orchestrator.report.data import DEAL, Results, Row, Setting, Value, grouped, lookup, text
@@ -251,26 +251,19 @@ TRAINING = ("loss", "train_")  # how the names of metrics on training examples b
 
 
 def tuned_sentences(tune: Tune | None, runs: Sequence[Run]) -> list[str]:
-    """Lines about the search of a tuned sweep with these runs: on what it chooses, and what an epsilon does not include."""
+    """Lines about the search of a tuned sweep with these runs: on what it chooses, and what an epsilon does not include.
+
+    Such as "tuned: hyperparameters chosen on validation accuracy over 12 trials"; of drawn trials whose epsilon is stated,
+    their law is told and not their number.
+    """
     if tune is None:
         return []
-    declared = [metric for run in runs for slot in (run.privacy, run.training) for metric in slot.module.METRICS]
-    if not any(metric.protects for metric in declared):
-        return sentences(tune.metrics, len(runs))
-    return sentences(tune.metrics, len(runs), unaccounted(tune, runs), tune.draws)
-
-
-def sentences(names: Sequence[str], trials: int, unmet: Sequence[str] = (), draws: Draws | None = None) -> list[str]:
-    """The lines for a search over ``trials`` trials by the metrics ``names``; ``unmet``: why no epsilon includes it.
-
-    Of ``draws`` their law is told, and not the number of trials.
-
-    >>> sentences(["validation_accuracy"], 12)
-    ['tuned: hyperparameters chosen on validation accuracy over 12 trials']
-    """
-    over = f"over {draws or f'{trials} trial' + 's' * (trials != 1)}"
-    label = " and ".join(metric(name).label for name in names)
-    reported = [name for name in names if not name.startswith((VALIDATION, *TRAINING))]
+    declared = [entry for run in runs for slot in (run.privacy, run.training) for entry in slot.module.METRICS]
+    protects = any(entry.protects for entry in declared)
+    unmet = unaccounted(tune, runs) if protects else []
+    over = f"over {(protects and tune.draws) or amount(len(runs), 'trial')}"
+    label = " and ".join(metric(name).label for name in tune.metrics)
+    reported = [name for name in tune.metrics if not name.startswith((VALIDATION, *TRAINING))]
     if not reported:
         chosen = f"on {label} {over}"
     elif any(metric(name).family in (ACCURACY, FAIRNESS) for name in reported):

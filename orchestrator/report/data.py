@@ -21,7 +21,7 @@ import yaml
 from algorithms.metrics.statistics import Estimate, claims, estimate, limits
 from orchestrator.config import slots
 from orchestrator.config.document import KeyPathError, locate, value_at
-from orchestrator.config.errors import ConfigError, ConfigProblem
+from orchestrator.config.errors import ConfigError, ConfigProblem, amount
 from orchestrator.config.metric_names import metric, metrics, ordered
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import Folder, FolderError
@@ -29,9 +29,7 @@ from orchestrator.results.sweeps import believe, read_sweep, trial_rows
 from orchestrator.results.tables import read_table
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -163,8 +161,6 @@ def leaves(config: Value, inside: str = "") -> Iterator[tuple[str, Value]]:
         yield from leaves(value, f"{inside}.{key}" if inside else str(key))
 
 
-Trials: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"
-Floats: TypeAlias = "NDArray[np.float64]"
 Configs: TypeAlias = "Mapping[str, Mapping[str, Any]]"
 Repeat: TypeAlias = tuple[str, str]  # the partition and the seed of a trial, as texts
 
@@ -172,10 +168,7 @@ REPAIRED = "; the same `fedpriv run` repairs it"
 NAMED = 10  # damaged files that have a sentence each
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
-NOT_RESULTS = {
-    *("id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "notes", "clients_global"),
-    *SLOT_NAMES,
-}
+NOT_RESULTS = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "notes", "clients_global"}
 # What is of one of several models that are not named after a group. Their numbers mean nothing from seed to seed.
 OF_ONE_MODEL = re.compile(r"(?:.+_)?(?:cluster|model|other)_\d+")
 
@@ -229,6 +222,12 @@ class Results:
         """The name of the sweep."""
         return self.folder.name
 
+    @property
+    def state(self) -> str:
+        """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
+        states = ", ".join(f"{n} {status}" for status, n in counts(self.trials).items())
+        return f"{amount(len(self.trials), 'trial')}: {states}."
+
     @cached_property
     def settings(self) -> list[Setting]:
         """The trials grouped by the values of the swept keys."""
@@ -259,7 +258,7 @@ class Results:
     def table(self, trial: Mapping[str, Any], name: str) -> list[Row]:
         """The rows of `frame`; empty if there is none."""
         table = self.frame(trial, name)
-        return [] if table is None else rows(table)
+        return [] if table is None else rows(table.to_dict("records"))
 
     def value(self, trial: Row, path: str) -> Value:
         """The value of a dotted key in the trial's run, swept or not; None if it is unknown."""
@@ -359,9 +358,7 @@ def counts(trials: Iterable[Row]) -> dict[str, int]:
     return {status: statuses.count(status) for status in order if status in statuses}
 
 
-def rows(table: Trials) -> list[Row]:
+def rows(table: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The rows of a table as mappings of all its columns to plain values, with None for missing values."""
-    frame: Any = table
-    listed = list(frame.to_dict("records") if hasattr(frame, "to_dict") else frame)
-    names = list(dict.fromkeys(name for row in listed for name in row))
-    return [{name: plain(row.get(name)) for name in names} for row in listed]
+    names = list(dict.fromkeys(name for row in table for name in row))
+    return [{name: plain(row.get(name)) for name in names} for row in table]

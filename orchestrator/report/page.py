@@ -72,7 +72,7 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
         name=results.name,
         style=Markup((HERE / STYLE).read_text(encoding="utf-8")),  # noqa: S704  our own, not a sweep's
         answer=sentences_of(results, paired, compared),
-        state=summary.state_line(results.trials),
+        state=results.state,
         shared=summary.fixed_line(results).replace("\\", ""),
         settings=_settings(results),
         reading=_reading(results),

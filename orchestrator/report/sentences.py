@@ -27,7 +27,6 @@ from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Row, Setting, text
 from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
 from orchestrator.report.numbers import Number, compare
-from orchestrator.report.summary import state_line
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 
 KINDS = (MEMBERSHIP, SOURCE, CLIENT)
@@ -363,7 +362,7 @@ def limits(results: Results) -> tuple[str, ...]:
         *results.facts.get("tuned", ()),
         context.partition_line(results),
         f"{few} of {len(results.settings)} settings have fewer than {FEWEST} finished runs, so no interval" * bool(few),
-        "" if finished else state_line(results.trials),
+        "" if finished else results.state,
         *context.trial_notes(results.trials),
     ]
     return tuple(context.sentence(line) for line in lines if line)

@@ -12,22 +12,9 @@ from functools import partial
 
 from algorithms.core.metric import Metric
 from algorithms.metrics.statistics import FEWEST, estimate, number, p_text
-from orchestrator.config.errors import amount
 from orchestrator.config.metric_names import families, metric
 from orchestrator.report import context
-from orchestrator.report.data import (
-    SLOT_NAMES,
-    Repeat,
-    Results,
-    Setting,
-    Value,
-    counts,
-    independent,
-    over_seeds,
-    repeat,
-    rows,
-    text,
-)
+from orchestrator.report.data import SLOT_NAMES, Repeat, Results, Setting, independent, over_seeds, repeat, rows, text
 from orchestrator.report.frame import Contrast, power
 from orchestrator.report.front import Front
 from orchestrator.report.vocabulary import component_label, key_label, key_labels, value_label
@@ -120,7 +107,7 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
     ``paired`` says that ``differences.md`` is written beside it.
     """
     claims = any(metric(name).bound == "upper" for name in results.metrics)
-    blocks = [f"# {escape(results.name)}: summary", state_line(results.trials), fixed_line(results)]
+    blocks = [f"# {escape(results.name)}: summary", results.state, fixed_line(results)]
     blocks += [f"{READING} {CLAIMED}" if claims else READING]
     blocks += [escape(line) for line in results.facts.get("tuned", ())]
     attackers = escape(context.sentence(context.adversary_sentence(results)))
@@ -141,12 +128,6 @@ def summary_markdown(results: Results, paired: bool = False) -> str:
         head = ["trial", "status", *key_labels(results.keys), "seed", "reason"]
         blocks += ["## Trials without a result", markdown_table(head, lines)]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def state_line(trials: Sequence[dict[str, Value]]) -> str:
-    """The number of trials in total and by status, for example "6 trials: 5 finished, 1 diverged."."""
-    states = ", ".join(f"{n} {status}" for status, n in counts(trials).items())
-    return f"{amount(len(trials), 'trial')}: {states}."
 
 
 def fixed_line(results: Results) -> str:
@@ -232,7 +213,7 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
     aucs: dict[Place, list[tuple[Repeat, float]]] = {}
     for trial in setting.finished:
         frame, found = results.last_attacks(trial, "attacks"), dict[Place, list[float]]()
-        for row in [] if frame is None else rows(frame):
+        for row in [] if frame is None else rows(frame.to_dict("records")):
             attack, target, measure, value = (row[name] for name in ("attack", "target", "metric", "value"))
             if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from algorithms.core.metric import MINOR
 from algorithms.metrics.statistics import FEWEST
-from orchestrator.config.metric_names import Shown, least_important, metric, table_columns
+from orchestrator.config.metric_names import Shown, metric, table_columns
 from orchestrator.report import context
 from orchestrator.report.data import DEAL, Results, Setting, counts
 from orchestrator.report.frame import between
@@ -52,12 +52,9 @@ def _layouts(columns: list[Shown]) -> Iterator[tuple[list[Shown], list[Shown], b
     yield columns, [], False
     if major := [column for column in columns if column.rank < MINOR]:
         yield major, [column for column in columns if column.rank >= MINOR], False
-    left_out = list[Shown]()
-    while columns:
-        yield columns, left_out, True
-        left_out = [*left_out, least_important(columns)]
-        columns = [column for column in columns if column is not left_out[-1]]
-    yield columns, left_out, True
+    least = sorted(columns, key=lambda column: column.rank)[::-1]  # of one rank, the last is left out first
+    for count in range(len(columns) + 1):
+        yield [column for column in columns if column not in least[:count]], least[:count], True
 
 
 def _table(read: Results, columns: Sequence[Shown], stacked: bool) -> Table:
@@ -90,8 +87,7 @@ def _columns(read: Results) -> list[Shown]:
     if not context.protects(read):  # nobody compares what an audit finds where nothing is claimed
         beside |= {name for name in measured if metric(name).audits}
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
-    alone = [column for column in columns if len(column.metrics) == 1]
-    guessed = [column for column in alone if context.chance_metric(metric(column.metrics[0]), read)]
+    guessed = [it for it in columns if len(it.metrics) == 1 and context.chance_metric(metric(it.metrics[0]), read)]
     return [replace(it, heading=f"{it.heading}\n{context.BY_CHANCE}") if it in guessed else it for it in columns]
 
 
@@ -111,8 +107,7 @@ def _cell(read: Results, setting: Setting, column: Shown, stacked: bool) -> str:
 
 def _short(interval: str) -> str:
     """An interval without leading zeros, which makes it narrower and easy to distinguish from the mean."""
-    whole, zero = re.compile(r"\b1\.0+\b"), re.compile(r"\b0\.0+\b")
-    return re.sub(r"\b0\.", ".", zero.sub("0", whole.sub("1", interval))).replace("± ", "±")
+    return re.sub(r"\b0\.", ".", re.sub(r"\b([01])\.0+\b", r"\1", interval)).replace("± ", "±")
 
 
 def _caption(read: Results, columns: Sequence[Shown], left_out: Sequence[Shown]) -> list[str]:

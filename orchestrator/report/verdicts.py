@@ -1,4 +1,4 @@
-"""Verdicts on published claims: a rule that was fixed beforehand, applied to trials of any number of sweeps.
+"""Verdicts on published claims: one rule, applied to trials of any number of sweeps.
 
 ``claims.yaml`` has the claims. A claim is a relation and not a number: FinP lowers CoV; metric privacy costs at most so
 much. Its effect is the mean difference over pairs of trials with the same partition and seed; pairs on one partition
@@ -216,10 +216,8 @@ class Verdict:
 
 def claims() -> list[dict[str, Any]]:
     """All claims, in the order of the file, each with its sweeps and the hours that these take."""
-    content = load(FILE)
-    return [
-        claim | {"sweeps": {name: content["hours"][name] for name in claim["sweeps"]}} for claim in content["claims"]
-    ]
+    hours = load(FILE)["hours"]
+    return [claim | {"sweeps": {name: hours[name] for name in claim["sweeps"]}} for claim in load(FILE)["claims"]]
 
 
 def part_effect(
@@ -271,9 +269,8 @@ def verdicts(trials: Sequence[Trial]) -> list[Verdict]:
         for reading, conditions in (claim.get("readings") or {"": {}}).items()
         for part in claim["parts"]
     ]
-    judged = _judged(parts)
-    by_claim = {claim["claim"]: tuple(part for part in judged if part.claim == claim["claim"]) for claim in claims()}
-    return [Verdict(claim, by_claim[claim["claim"]], _together(by_claim[claim["claim"]])) for claim in claims()]
+    judged = grouped((part.claim, part) for part in _judged(parts))
+    return [Verdict(claim, tuple(judged[claim["claim"]]), _together(judged[claim["claim"]])) for claim in claims()]
 
 
 def _judged(parts: Sequence[Part]) -> list[Part]:
@@ -367,11 +364,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
         f"{sum(set(verdict.readings.values()) == {NOT_TESTED} for verdict in judged)} have not been tested.",
         counted,
-        *(
-            ["![Measured and printed effects, in units of their margins.](verdicts.png)"]
-            if any(map(_measured, judged))
-            else []
-        ),
+        "![Measured and printed effects, in units of their margins.](verdicts.png)" * any(map(_measured, judged)),
     ]
     for paper in dict.fromkeys(verdict.claim["claim"].split("/")[0] for verdict in judged):
         ours = [verdict for verdict in judged if verdict.claim["claim"].startswith(f"{paper}/")]
@@ -387,7 +380,7 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     if notes:
         blocks += ["## Not used", "\n".join(f"- {note}" for note in notes)]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _made_of(verdict: Verdict) -> str:

@@ -18,16 +18,7 @@ from datasets import outside
 from datasets.components import Preset, complete, components, own_components
 from datasets.outside import Declaration, room
 from orchestrator.config.slots import SLOTS
-from orchestrator.results.log import (
-    MANIFEST,
-    DamageError,
-    Log,
-    Manifest,
-    damage_of,
-    in_parallel,
-    quarantine,
-    read_manifest,
-)
+from orchestrator.results.log import DamageError, Log, Manifest, damage_of, in_parallel, quarantine, read_manifest
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.record import read_record
 from orchestrator.results.tables import write_table
@@ -123,9 +114,8 @@ def sweeps_in(path: Path) -> list[Folder]:
     """
     if not os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         raise FolderError(f"{str(path)[:200]} is no folder; give RESULTS or RESULTS/<sweep>")
-
     for candidates in ([path], sorted(below for below in path.iterdir() if not below.is_symlink())):
-        if sweeps := [Folder(path) for path in candidates if (path / MANIFEST).is_file() or (path / "trials").is_dir()]:
+        if sweeps := [it for it in map(Folder, candidates) if it.manifest.is_file() or (it.path / "trials").is_dir()]:
             return sweeps
     raise FolderError(f"{path} holds no results of fedpriv; give RESULTS or RESULTS/<sweep>")
 

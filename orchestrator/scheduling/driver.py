@@ -95,8 +95,9 @@ class Driver(tune.Trainable):
                     if (trial.state.round == 1 and not trial.comparing) or time.monotonic() >= until:
                         break
                 report: dict[str, Any] = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
-                if resumes and not trial.comparing:  # this session's scheduler has not seen its first rounds
-                    report["so_far"] = trial.rows("rounds").to_pylist()
+                if resumes and not trial.comparing:  # this session's scheduler has not seen the rounds before
+                    done = trial.rows("rounds")
+                    report["before"] = done.slice(0, len(done) - len(report["rows"])).to_pylist()
                 if trial.done:
                     report["summary"] = outcome.finish(self.folder, trial, self.trial_config.identity, self.began)
             except Exception as error:  # the sweep continues with its other trials; the reason is saved and shown

@@ -64,11 +64,6 @@ def tune_trial_id(trial: Any) -> str:
     return str(trial.config["trial"]["identity"]["id"])
 
 
-def tune_trial_name(trial: Any) -> str:
-    """The name that Tune and Ray's dashboard show for Tune's ``trial``: the sweep and the trial's swept values."""
-    return str(trial.config["trial"]["title"])
-
-
 def trial_specs(sweep: Sweep) -> list[TrialSpec]:
     """The trials of the sweep in the order of the file; for a search, those at the ends of the search space."""
     return [TrialSpec(trial_id(run), run, values) for run, values in zip(sweep.runs, sweep.values, strict=True)]

@@ -28,14 +28,7 @@ from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import TrialIdentity, has_ended, read_record
 from orchestrator.results.tables import read_table
 from orchestrator.results.writing import REFUSALS, WriteError, write_error
-from orchestrator.scheduling.trials import (
-    TUNE_FOLDER,
-    TrialConfig,
-    TrialSpec,
-    trial_specs,
-    tune_trial_id,
-    tune_trial_name,
-)
+from orchestrator.scheduling.trials import TUNE_FOLDER, TrialConfig, TrialSpec, trial_specs, tune_trial_id
 from orchestrator.tracking.events import TrialEvents
 from orchestrator.trial import outcome
 
@@ -95,7 +88,10 @@ class StoppingScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Decide after a report of Tune whether the trial continues; with the rounds of its last one, others are compared."""
-        return self.decide(tune_trial_id(trial), [*result.get("so_far", []), *result.get("rows", [])])
+        own = tune_trial_id(trial)
+        for row in result.get("before", []):  # of a resumed trial, which has passed their rungs
+            self.decide(own, [row])
+        return self.decide(own, result.get("rows", []))
 
     on_trial_complete = on_trial_result
 
@@ -277,6 +273,11 @@ def run_trials(
             space = {"trial": tune.grid_search([asdict(configured(trial)) for trial in trials])}
         _fit(folder, place, space, options, callback)
         trials = [trial for trial in trials if trial.id not in progress.statuses]
+
+
+def tune_trial_name(trial: Any) -> str:
+    """The name that Tune and Ray's dashboard show for Tune's ``trial``: the sweep and the trial's swept values."""
+    return str(trial.config["trial"]["title"])
 
 
 def _fit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "say which published claims the results support, by a rule that does not depend on them"
+HELP = "say which published claims the results support, by one rule for all results"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

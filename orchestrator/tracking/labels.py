@@ -96,18 +96,13 @@ def scalar_metrics(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def view_link(server: str, experiment: str) -> str:
-    """The address that opens the view of an experiment, as a table.
+    """The address that opens the view of an experiment, as a table; ``&compareRunsMode=CHART`` behind it, as charts.
 
     >>> view_link("http://127.0.0.1:5000/", "3")
     'http://127.0.0.1:5000/#/experiments/3/runs?workflowType=machine_learning&viewStateShareKey=fedpriv'
     """
-    return f"{server.rstrip('/')}/#{view_place(experiment)}"
-
-
-def view_place(experiment: str, charts: bool = False) -> str:
-    """The part of the address after ``#``; with ``charts``, it opens the charts, the trade-off first."""
-    table = f"/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
-    return f"{table}&compareRunsMode=CHART" if charts else table
+    runs = f"experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
+    return f"{server.rstrip('/')}/#/{runs}"
 
 
 def view_tags(swept: Iterable[str], names: Collection[str], first: Sequence[str] = ()) -> dict[str, str]:

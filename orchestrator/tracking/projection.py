@@ -34,7 +34,7 @@ from orchestrator.tracking.labels import (
     scalar_metrics,
     setting_name,
     trial_name,
-    view_place,
+    view_link,
 )
 
 ROUND = metric_key("round")  # a metric that every round has
@@ -70,11 +70,6 @@ class Projection:
     finals: Sequence[Metric] = ()
     pictures: Sequence[Path] = ()  # figures that its note shows
     first: Sequence[str] = ()  # of a sweep, the metrics that come first
-
-
-def began(folder: Folder) -> int | None:
-    """When the first trial of a sweep ended; None if none has."""
-    return min((_written(trial.manifest) for trial in folder.trials() if trial.manifest.is_file()), default=None)
 
 
 def project_trial(
@@ -222,8 +217,8 @@ def _trial_note(state: str, remarks: Mapping[str, str], finals: Mapping[str, flo
 
 
 def _views(experiment: str) -> str:
-    table, charts = view_place(experiment), view_place(experiment, charts=True)
-    return f"[all settings side by side](#{table}), [as charts](#{charts})"
+    table = view_link("", experiment).removeprefix("/")
+    return f"[all settings side by side]({table}), [as charts]({table}&compareRunsMode=CHART)"
 
 
 def begun_note(experiment: str) -> str:

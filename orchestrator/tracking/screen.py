@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from algorithms.metrics.statistics import number
-from orchestrator.config.metric_names import BOOKKEEPING, Shown, least_important, metric, table_columns
+from orchestrator.config.metric_names import BOOKKEEPING, Shown, metric, table_columns
 from orchestrator.tracking.labels import scalar_metrics
 
 PLAIN_WIDTH = 140  # columns of output to a file, a pipe or a notebook
@@ -134,7 +134,7 @@ class Screen:
             narrowest = Measurement.get(self.console, options, self._grid(trials, columns, TITLE)).maximum
             if narrowest <= self.console.width:
                 break
-            columns.remove(least_important(columns))
+            columns.remove(max(reversed(columns), key=lambda column: column.rank))  # the last of the highest rank
         return Group(Text(head, style="bold"), self._grid(trials, columns))
 
     def left(self) -> str:

@@ -132,8 +132,9 @@ class MlflowSweep:
         """The id of the sweep's own run, which is made if ``runs`` has none."""
         if "" not in runs:
             tags = self.identity | {NOTE: projection.begun_note(self.experiment)}
-            began, name = projection.began(self.folder), self.folder.name
-            runs[""] = [self.client.create_run(self.experiment, began, tags, name)]
+            ended = [trial.manifest.stat().st_mtime for trial in self.folder.trials() if trial.manifest.is_file()]
+            began = int(1000 * min(ended)) if ended else None
+            runs[""] = [self.client.create_run(self.experiment, began, tags, self.folder.name)]
         return str(runs[""][0].info.run_id)
 
     def _log(self, former: Iterable[Run], content: Projection, tags: Mapping[str, str], opened: str | None) -> None:

@@ -216,7 +216,8 @@ class ClientPool:
         while waiting or pending:
             while waiting:
                 actor = min(sent, key=load)
-                if len(sent[actor]) >= (PIPELINE if len(waiting) > len(self.actors) else 1):
+                last = len(waiting) <= len(self.actors) > 1
+                if len(sent[actor]) >= (1 if last else PIPELINE):
                     break
                 sent[actor].add(index := waiting.pop())
                 job = jobs[index]

@@ -15,7 +15,7 @@ from attacks.metrics.membership import Outputs, losses
 from datasets.federation import DataError
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
-from tests.support.streams import streams
+from tests.support.federations import streams
 from tests.support.toy_federation import CLIENTS, EACH, HALVES, NONMEMBERS, cluster_of, memorized, value
 
 FIXED = {"published_share": 0.0}

@@ -15,8 +15,7 @@ from attacks.metrics.membership import Outputs, balanced_accuracy
 from attacks.shadow_mia import ATTACKS, Config, audit, data_problems, shadow_jobs, strongest, train_shadows
 from datasets.federation import DataError, Examples, Federation
 from orchestrator.config.run import resolve
-from tests.support.federations import rows
-from tests.support.streams import streams
+from tests.support.federations import rows, streams
 from tests.support.toy_federation import (
     CLIENTS,
     EACH,

@@ -13,13 +13,7 @@ import torch
 from algorithms.curvature import chain
 from orchestrator.estimates import small_runs
 from orchestrator.report.figures.arrangement import Arrangement
-from tests.support.arranged import read
-from tests.support.synthetic_results import write_grouped
-
-
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
-    return read(write_grouped(tmp_path_factory.mktemp("r") / "grouped"))
+from tests.orchestrator.report.conftest import grouped as grouped
 
 
 @pytest.mark.parametrize("line", run_queue.queue(), ids=lambda line: line.name)
@@ -32,9 +26,9 @@ def test_a_line_is_a_sweep_with_trials(line: run_queue.Line) -> None:
         assert set(pd.read_parquet(table)["id"]) <= ids
 
 
-def test_finished_trials_are_written_once(swept: Arrangement, tmp_path: Path) -> None:
-    folder = swept.results.folder
-    finished = {row["id"] for row in swept.results.trials if row["status"] == "finished"}
+def test_finished_trials_are_written_once(grouped: Arrangement, tmp_path: Path) -> None:
+    folder = grouped.results.folder
+    finished = {row["id"] for row in grouped.results.trials if row["status"] == "finished"}
     assert run_queue.harvest("line", folder, tmp_path) == finished
     table = pd.read_parquet(tmp_path / "line.parquet")
     assert set(table["id"]) == finished and {"run", "commit", "torch"} <= set(table)

@@ -11,10 +11,6 @@ from datasets.federation import DataError, Preparation
 from datasets.sources import cifar10
 
 
-def md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
-
-
 def python2_pickle(data: np.ndarray, labels: list[int]) -> bytes:
     """What Python 2 wrote for {"data": uint8 [n, 3072], "labels": [...]}: strings are bytes, opcode by opcode."""
 
@@ -44,7 +40,7 @@ def small_cifar(root, monkeypatch, layout: str) -> tuple[np.ndarray, np.ndarray]
         rows = np.hstack([labels[:, None].astype(np.uint8), images])
         content = rows.tobytes() if binary else python2_pickle(images, labels.tolist())
         (folder / name).write_bytes(content)
-        sums[name] = md5(content)
+        sums[name] = hashlib.md5(content, usedforsecurity=False).hexdigest()
     monkeypatch.setattr(cifar10, layout, sums)
     return x, y
 

@@ -13,7 +13,7 @@ from datasets.sources import alzheimer
 from datasets.splits import class_counts
 from datasets.splits.class_counts import PUBLISHED_COUNTS, Config
 from orchestrator.config.run import resolve
-from tests.support.streams import numbers, streams
+from tests.support.federations import numbers, streams
 
 PUBLISHED = np.repeat(np.arange(4), (724, 49, 2566, 1781)), np.repeat(np.arange(4), (172, 15, 634, 459))
 HELD_OUT = HeldOutConfig(clients=2, held_out=0.25, shadow_size=6)

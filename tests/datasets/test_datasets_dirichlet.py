@@ -7,7 +7,7 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import dirichlet
 from datasets.splits.dirichlet import Config
-from tests.support.streams import numbers, streams
+from tests.support.federations import numbers, streams
 
 # Client sizes on CIFAR-10 that the code released with Zhao et al. 2025 gives with seed 42, by alpha and algorithm.
 PUBLISHED = {

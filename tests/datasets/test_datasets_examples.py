@@ -13,7 +13,7 @@ from datasets.source_checks import source_problems
 from datasets.sources import heart, purchase_like, sklearn_table
 from datasets.splits import natural
 from orchestrator.config.run import resolve
-from tests.support.streams import streams
+from tests.support.federations import streams
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import groups
 from datasets.splits.groups import MINORITY, Config
-from tests.support.streams import numbers, streams
+from tests.support.federations import numbers, streams
 
 BRIGHT = {"transform": "brightness", "minority": [0.5, 0.8], "majority": [0.85, 1.15]}
 SHARED = SharedTestConfig(clients=8, examples_per_client=10, shadow_size=30, test_size=14, nonmember_size=20)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from datasets.federation import Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import natural
-from tests.support.streams import numbers, streams
+from tests.support.federations import numbers, streams
 
 NAMES = ("anna", "bob", "cem", "dora")
 TRAIN, TEST = (10, 20, 30, 40), (4, 8, 12, 16)

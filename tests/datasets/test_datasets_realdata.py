@@ -10,7 +10,7 @@ from datasets import build_federation
 from datasets.federation import DataError, Federation, Source
 from datasets.sources import alzheimer, cifar10, femnist, har, mnist
 from datasets.splits import class_counts, groups, subjects
-from tests.support.streams import streams
+from tests.support.federations import streams
 
 pytestmark = pytest.mark.realdata
 

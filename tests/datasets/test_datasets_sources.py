@@ -1,10 +1,6 @@
 """What all data sets promise, and the digits that scikit-learn carries."""
 
-import subprocess
-import sys
-
 import numpy as np
-import pytest
 
 from datasets import components, stratified
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
@@ -17,18 +13,6 @@ def test_every_data_set_says_how_its_examples_are_partitioned():
     for module in modules.values():
         assert issubclass(module.Config, SharedTestConfig | HeldOutConfig)
         assert module.Config.VALIDATION in module.Config.model_fields and not module.Config().validates
-
-
-@pytest.mark.slow
-def test_nothing_slow_is_imported_before_it_is_needed():
-    slow = "{'torch', 'torchvision', 'sklearn', 'pandas', 'ray', 'mlflow', 'scipy', 'pyarrow', 'PIL'}"
-    code = (
-        "import pathlib, sys; import datasets; from datasets.components import components;"
-        "components('datasets.splits'); found = components('datasets.sources');"
-        "found['digits'].load(found['digits'].Config(), pathlib.Path('nowhere'));"
-        f"print(sorted({slow} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_a_stratified_part_has_its_share_of_every_class():

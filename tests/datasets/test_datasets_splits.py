@@ -16,7 +16,7 @@ from datasets.roles import NOBODY, assign
 from datasets.source_configs import HeldOutConfig, SharedTestConfig, SourceConfig
 from datasets.splits import class_counts, dirichlet, groups, natural, subjects
 from orchestrator.config.run import resolve, trial_id
-from tests.support.streams import streams
+from tests.support.federations import streams
 
 TRAIN, TEST, CLASSES = 300, 90, 3
 SPLITS: list[tuple[ModuleType, Any]] = [

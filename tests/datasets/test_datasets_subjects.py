@@ -13,7 +13,7 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import subjects
 from datasets.splits.subjects import Config
-from tests.support.streams import streams
+from tests.support.federations import streams
 
 NUMBERS = np.array([1, 2, 5, 7, 11, 30])  # of the subjects; 1, 2 and 5 are the publisher's training subjects
 WINDOWS = 40  # of each subject

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import SWEEP
+from tests.support.inline_sweep import undisturbed
 from tests.support.local_cluster import LocalCluster
-from tests.support.undisturbed import undisturbed
 
 # Two trials of twelve rounds, each on two actors.
 TINY = {"rounds: 4": "rounds: 12", "client_actors: 1": "client_actors: 2", "[0.1, 0.2]": "[0.1]"}

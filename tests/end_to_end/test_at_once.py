@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import arguments, environment, fedpriv, mlflow_holds_all, same_results
-from tests.support.undisturbed import undisturbed
+from tests.support.inline_sweep import undisturbed
 
 pytestmark = pytest.mark.slow
 

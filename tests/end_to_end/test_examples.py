@@ -11,14 +11,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from orchestrator.cli import main
 from tests.support.command import environment
-from tests.support.own_code import written
+from tests.support.own_code import write_pets, written
 from tests.support.pages import FENCED, YAML, page
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -46,11 +44,7 @@ def own_table(folder: Path) -> list[list[str]]:
 
 def own_images(folder: Path) -> list[list[str]]:
     """Images in folders of clients and classes."""
-    draw = np.random.default_rng(0)
-    for i in range(120):
-        of = folder / "pets" / ("anna", "ben")[i % 2] / ("cat", "dog", "owl")[i % 3]
-        of.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(draw.integers(0, 255, (12, 12, 3), np.uint8)).save(of / f"{i}.png")
+    write_pets(folder, 120, (12, 12, 3))
     new = [*COMMAND, "new", "pets", "--layout", "client/class", "--output", "pets.yaml"]
     return [new, [*COMMAND, "run", "pets.yaml", *FEWER, *ONE_SEED]]
 

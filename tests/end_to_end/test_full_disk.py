@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.command import SWEEP, arguments, fedpriv, same_results, trials, watched
-from tests.support.undisturbed import undisturbed
+from tests.support.inline_sweep import undisturbed
 
 pytestmark = pytest.mark.slow
 

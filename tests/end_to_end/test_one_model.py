@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli import main
 from tests.support.command import trials
-from tests.support.undisturbed import undisturbed
+from tests.support.inline_sweep import undisturbed
 
 SWEEP = """
 name: tiny

@@ -29,10 +29,10 @@ from tests.support.command import (
     trials,
     watched,
 )
+from tests.support.inline_sweep import undisturbed
 from tests.support.local_cluster import named
 from tests.support.own_code import AGGREGATION, written
 from tests.support.random_kills import ACTOR, DRIVER, NAMES, TASK
-from tests.support.undisturbed import undisturbed
 
 pytestmark = pytest.mark.usefixtures("own_ray")
 

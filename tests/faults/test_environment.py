@@ -11,8 +11,8 @@ import yaml
 
 from datasets.components import components
 from tests.support.command import same_results
+from tests.support.inline_sweep import undisturbed
 from tests.support.slot_components import FOLDERS
-from tests.support.undisturbed import undisturbed
 
 OTHER = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "4"),
@@ -25,7 +25,7 @@ VARIED = ("aggregation", "privacy")
 SCRIPT = """
 import sys
 from pathlib import Path
-from tests.support.undisturbed import undisturbed
+from tests.support.inline_sweep import undisturbed
 for sweep in sorted(Path(sys.argv[1]).glob("*.yaml")):
     undisturbed(sweep, Path(sys.argv[2]))
 """

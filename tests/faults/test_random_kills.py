@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.support.command import mlflow_holds_all, nothing_left, same_results, trials
+from tests.support.inline_sweep import undisturbed
 from tests.support.random_kills import DEADLY, EARLY, LATE, WEIGHTS, Run, drawn_kills
 from tests.support.slot_components import EVERY, described
-from tests.support.undisturbed import undisturbed
 
 SWEEPS = int(os.environ.get("FEDPRIV_KILLED_SWEEPS", "10"))
 FIRST = int(os.environ.get("FEDPRIV_KILLED_FIRST", "0"))

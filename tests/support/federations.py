@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,3 +23,12 @@ def federation(train: Examples, sizes: Sequence[int] | np.ndarray, **fields: Any
     made |= {"groups": np.zeros(clients, np.int64), "group_names": ("all",), "strengths": np.zeros(clients, np.float32)}
     made |= {"example_strengths": np.zeros(len(train), np.float32), "shadow": nothing}
     return Federation(**made | fields)
+
+
+def streams(seed: int = 0) -> Callable[..., np.random.Generator]:
+    return lambda purpose, *place: np.random.default_rng([seed, *purpose.encode(), *place])
+
+
+def numbers(examples: Examples) -> list[int]:
+    """The numbers of examples whose first stored value it is."""
+    return examples.x.reshape(len(examples), -1)[:, 0].astype(int).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -9,7 +10,7 @@ import ray
 
 from orchestrator import FINISHED
 from orchestrator.commands import Choices, Work, claimed, describe, prepare
-from orchestrator.config.sweep_file import Sweep
+from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.conformance.example_runs import InlineShadows
 from orchestrator.results.record import TrialIdentity, read_record
 from orchestrator.results.writing import WriteError
@@ -38,6 +39,15 @@ def run_sweep_inline(sweep: Sweep, choices: Choices) -> int:
             _train(work, drawn[0])
         describe(work)
     return FINISHED
+
+
+def undisturbed(sweep: Path, results: Path) -> Path:
+    """Run the sweep in the file ``sweep`` into ``results`` / its name, as any other run must do; returns ``results``."""
+    import torch
+
+    torch.set_num_threads(1)  # as the client actors have it: more threads add in another order
+    run_sweep_inline(load_sweep(sweep), Choices(results))
+    return results
 
 
 def _train(work: Work, trial: TrialSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,10 @@ from scipy import optimize, stats
 
 from algorithms.core.choices import Starts
 from algorithms.core.layout import Layout
-from algorithms.core.messages import ClientUpdates, weighted_sum
+from algorithms.core.messages import ClientUpdates
 from algorithms.core.noise import Normals
 from datasets.components import Completed, complete
+from tests.support.received import received as of_clients
 from tests.support.stand_ins import CONTRACTS
 
 LAYOUT = Layout(("one.weight", "one.bias", "two.weight"), ((3, 2), (2,), (4,)))  # 12 parameters in three arrays
@@ -29,14 +31,9 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 def received(module: Any, config: Any, updates: np.ndarray, examples: np.ndarray | None = None) -> ClientUpdates:
     """What the server holds after clients sent ``updates`` [clients, 12], bounded by the member."""
-    weights = np.ones(len(updates)) if examples is None else np.asarray(examples, np.float64)
-    weights = weights / weights.sum()
     norms = np.linalg.norm(updates.astype(np.float64), axis=1)
-    scales = module.bound(config, norms)
-    mean = weighted_sum(weights * scales, updates)
-    return ClientUpdates(
-        np.arange(len(updates)), weights, mean, np.zeros(0), updates, norms=norms, scales=scales, layout=LAYOUT
-    )
+    made = of_clients(updates, examples, module.bound(config, norms))
+    return replace(made, buffers=np.zeros(0), own_buffers=None, norms=norms, layout=LAYOUT)
 
 
 def run(**other: Any) -> Any:

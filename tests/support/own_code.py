@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 AGGREGATION = '''"""Mean of the updates, scaled."""
 
 from __future__ import annotations
@@ -120,3 +123,12 @@ def distribution(folder: Path, entry_points: Mapping[str, str], name: str = "gue
 def _entry(key: str, module: str) -> tuple[str, str]:
     group, _, name = key.rpartition(".")
     return f"[{group}]", f"{name} = {module}"
+
+
+def write_pets(folder: Path, count: int, shape: tuple[int, int, int]) -> None:
+    """Images of noise in folders of clients and classes."""
+    draw = np.random.default_rng(0)
+    for i in range(count):
+        of = folder / "pets" / ("anna", "ben")[i % 2] / ("cat", "dog", "owl")[i % 3]
+        of.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 255, shape, np.uint8)).save(of / f"{i}.png")

@@ -15,15 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.report.data import SLOT_NAMES, Results, Row, Setting, Value, sort_key, text
-from orchestrator.report.vocabulary import (
-    ALGORITHM,
-    PAIR,
-    component_label,
-    method_label,
-    palette,
-    setting_label,
-    value_label,
-)
+from orchestrator.report.vocabulary import ALGORITHM, PAIR, method_label, palette, setting_label, value_label
 
 MOST_COLORS = 8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -139,7 +131,7 @@ class Arrangement:
     def datasets(self) -> str:
         """The labels of the sweep's data sets."""
         names = sorted({text(self.results.value(trial, "data.name")) for trial in self.trials} - {""})
-        return ", ".join(component_label("data.name", name) for name in names) or "unknown data"
+        return ", ".join(value_label("data.name", name) for name in names) or "unknown data"
 
 
 def arrange(results: Results) -> Arrangement | None:

@@ -20,12 +20,12 @@ from attacks.metrics import membership
 from datasets.components import described
 from orchestrator.config.metric_names import metric, metrics
 from orchestrator.report.context import REFUTED, VERDICT
-from orchestrator.report.data import Floats, Row, over_seeds
+from orchestrator.report.data import Row, over_seeds
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement
 from orchestrator.report.vocabulary import PALETTE
 
-Scores = tuple[Floats, Any]  # scores and membership [n]
+Scores = tuple[membership.Doubles, Any]  # scores and membership [n]
 Attacks = dict[str, list[Scores]]  # of the models of several seeds, by attack
 
 POINTS = 200  # false positive rates besides a curve's own, as straight lines are bent on logarithmic axes

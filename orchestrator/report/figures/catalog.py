@@ -46,8 +46,7 @@ def catalog() -> dict[str, Drawing]:
 
 def figures(results: Results, names: Container[str] | None = None) -> Iterator[tuple[str, Figure]]:
     """Yield the name and figure of all that these results can show (or of ``names``), one at a time to save memory."""
-    arr = arrange(results)
-    for name, draw in catalog().items() if arr else ():
-        figure = draw(arr) if arr and (names is None or name in names) else None
-        if figure is not None:
-            yield name, figure
+    if arr := arrange(results):
+        for name, draw in catalog().items():
+            if (names is None or name in names) and (figure := draw(arr)):
+                yield name, figure

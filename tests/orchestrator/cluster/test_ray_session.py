@@ -1,13 +1,16 @@
-"""What Ray's library writes past Python goes to a file; what Python writes stays on the screen."""
+"""What Ray writes past Python goes to a file, not on the screen; what other nodes are asked, and how answers are judged."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from orchestrator import CHECKOUT
+from orchestrator.cluster import ray_session as nodes
+from orchestrator.results.provenance import versions
 
 PROGRAM = """
 import os, sys
@@ -30,3 +33,26 @@ def test_the_lines_of_a_session_are_on_no_screen_and_in_a_file_only_if_something
     files = list(tmp_path.iterdir())
     assert done.stdout.strip() == (f"(Ray's own messages are in {files[0]})" if mode == "keep" else "")
     assert ["Failed to connect" in file.read_text() for file in files] == ([True] if mode == "keep" else [])
+
+
+def judged(answered: object, monkeypatch: pytest.MonkeyPatch) -> str:
+    import ray
+
+    monkeypatch.setattr(ray, "get", lambda ref: ref)
+    return nodes.judge(answered, "node b (1f03aa77)", Path("results"))
+
+
+def test_a_node_sees_the_folder_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tmp_path / ".fedpriv-1234.tmp"
+    token.write_text(token.name)
+    assert judged(nodes.answer(str(token)), monkeypatch) == ""
+    assert judged(nodes.answer(str(tmp_path / "elsewhere")), monkeypatch).startswith(
+        "node b (1f03aa77) cannot use the results folder results (it does not see files"
+    )
+    token.write_text("another")
+    assert nodes.answer(str(token)) == (False, versions())
+
+
+def test_a_node_with_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = judged((True, versions() | {"torch": "0.1"}), monkeypatch)
+    assert sentence.startswith("node b (1f03aa77) has torch 0.1, unlike this process")

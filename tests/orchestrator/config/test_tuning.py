@@ -142,6 +142,9 @@ def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
 def test_a_resumed_trial_counts_at_the_rungs_that_it_had_passed(tmp_path: Path) -> None:
     stopping = StoppingScheduler(load(GOOD + ASHA, tmp_path).tune, longest=8)
     resumed, other = (SimpleNamespace(config={"trial": {"identity": {"id": name}}}) for name in ("a", "b"))
-    before = rounds(0.3, 0.5, 0.6, 0.7, 0.8)
-    assert stopping.on_trial_result(None, resumed, {"so_far": before, "rows": before[4:]}) == "CONTINUE"
-    assert stopping.on_trial_result(None, other, {"rows": rounds(0.4)}) == "CONTINUE"  # 0.8 was not its first round's
+    for name in ("c", "d"):
+        stopping.decide(name, rounds(0.5, 0.5, 0.5))
+    before, rows = rounds(0.3, 0.6, 0.7, 0.8), rounds(*[0.9] * 5)[4:]  # the first round is the lowest of all
+    assert stopping.on_trial_result(None, resumed, {"before": before, "rows": rows}) == "CONTINUE"
+    assert stopping.last["a"] == (4, 0.9)
+    assert stopping.on_trial_result(None, other, {"rows": rounds(0.55)}) == "CONTINUE"  # above what they had then

@@ -1,16 +1,26 @@
 """Results of made-up sweeps that several tests of the figures read."""
 
+from pathlib import Path
+
 import pytest
 
+from orchestrator.report import write_report
 from orchestrator.report.figures import catalog
 from orchestrator.report.figures.arrangement import Arrangement
 from tests.support.arranged import read
-from tests.support.synthetic_results import write_alone, write_grouped
+from tests.support.synthetic_results import GROUPED, write_alone, write_grouped
 
 
 @pytest.fixture(scope="module")
 def grouped(tmp_path_factory: pytest.TempPathFactory) -> Arrangement:
     return read(write_grouped(tmp_path_factory.mktemp("r") / "grouped"))
+
+
+@pytest.fixture(scope="session")
+def page_of_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a sweep with three seeds, beside its other files."""
+    folder = write_grouped(tmp_path_factory.mktemp("r") / "grouped", {**GROUPED, "seed": [0, 1, 2]})
+    return write_report(folder, formats=())[-1]
 
 
 @pytest.fixture(scope="module")

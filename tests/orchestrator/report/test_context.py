@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.config.run import resolve
 from orchestrator.config.tune_section import Tune, unaccounted
-from orchestrator.report.context import guarantee_lines, refuted, sentences, trial_notes, tuned_sentences
+from orchestrator.report.context import guarantee_lines, refuted, trial_notes, tuned_sentences
 from orchestrator.report.data import Results, Setting, read_results, results, rows
 from orchestrator.report.numbers import compare, published_markdown
 from orchestrator.report.summary import summary_markdown
@@ -177,9 +177,8 @@ def of(secret: bool, public: bool) -> list[Any]:
     ],
 )
 def test_what_is_said_depends_on_what_was_looked_at(metric: str, chosen: str) -> None:
-    said = sentences([metric], 6, unaccounted(Tune(metric=metric), of(secret=False, public=True)))
+    said = tuned_sentences(Tune(metric=metric), of(secret=False, public=True) * 6)
     assert said[0] == f"tuned: hyperparameters chosen {chosen}" and said[1].startswith(EPSILON)
-    assert len(sentences([metric], 6)) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The report as a whole: which files are written, that they are the same each time, and what partial results give."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +91,3 @@ def test_an_empty_folder_is_refused_and_nothing_is_written(tmp_path: Path) -> No
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert issubclass(FolderError, ValueError)
-
-
-def test_importing_the_report_imports_nothing_heavy() -> None:
-    heavy = ("pandas", "matplotlib", "scipy", "torch", "ray", "mlflow")
-    code = f"import sys, orchestrator.report; print([name for name in {heavy} if name in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"

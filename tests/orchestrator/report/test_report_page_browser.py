@@ -19,9 +19,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.report import write_report
-from tests.support.synthetic_results import GROUPED, write_grouped
-
 pytestmark = pytest.mark.browser
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
@@ -61,9 +58,8 @@ def visit(address: str, size: tuple[int, int] = DESKTOP, screenshot: Path | None
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = write_grouped(tmp_path_factory.mktemp("r") / "grouped", {**GROUPED, "seed": [0, 1, 2]})
-    return write_report(folder, formats=())[-1]
+def page(page_of_three: Path) -> Path:
+    return page_of_three
 
 
 def measured(page: Path, size: tuple[int, int], frame: Path) -> dict[str, Any]:

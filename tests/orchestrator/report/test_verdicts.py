@@ -369,7 +369,7 @@ def har() -> Results:
     table = pd.read_parquet(ROOT / "docs" / "measured" / "finp_har.parquet")
     configs = {key: json.loads(run) for key, run in zip(table["id"], table.pop("run"), strict=True)}
     swept = ("objective.name", "aggregation.name", "seed")
-    return results(Path("finp-har"), rows(table), swept, configs)
+    return results(Path("finp-har"), rows(table.to_dict("records")), swept, configs)
 
 
 def test_a_sweep_has_the_verdicts_of_its_claims_on_its_page_and_in_mlflow(

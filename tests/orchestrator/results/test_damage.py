@@ -18,6 +18,7 @@ from orchestrator.results.paths import Folder
 from orchestrator.results.sweeps import damages_of
 from tests.support.command import same_results
 from tests.support.inline_sweep import run_sweep_inline
+from tests.support.killed import Killed, killing
 
 SWEEP = """
 name: tiny
@@ -81,19 +82,10 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     left = {}
     for name, steps in STEPS.items():
         left[name] = tmp_path_factory.mktemp("interrupted")
-        real, done = Trial.advance, iter(range(steps))
-
-        def advance(trial: Trial, real=real, done=done) -> None:
-            if next(done, None) is None:
-                raise KeyboardInterrupt
-            real(trial)
-
-        Trial.advance = advance  # type: ignore[method-assign]
-        try:
-            with pytest.raises(KeyboardInterrupt):
+        with pytest.MonkeyPatch.context() as patched:
+            killing(patched, Trial, "advance", steps, late=False)
+            with pytest.raises(Killed):
                 run_sweep_inline(sweep_in(left[name]), Choices(left[name]))
-        finally:
-            Trial.advance = real  # type: ignore[method-assign]
     return left
 
 
@@ -199,15 +191,10 @@ class TestSecretNoise:
         from orchestrator.results.record import read_record
         from orchestrator.trial.restarts import Trial
 
-        sweep, real = sweep_in(tmp_path, SECRET), Trial.advance
-
-        def once(trial: Trial) -> None:
-            real(trial)
-            raise KeyboardInterrupt
-
+        sweep = sweep_in(tmp_path, SECRET)
         with monkeypatch.context() as patched:
-            patched.setattr(Trial, "advance", once)
-            with pytest.raises(KeyboardInterrupt):
+            killing(patched, Trial, "advance", 0, late=True)
+            with pytest.raises(Killed):
                 run_sweep_inline(sweep, Choices(tmp_path))
         (trial,) = Folder(tmp_path / "tiny").trials()
         (state,) = trial.state.glob("state-*")

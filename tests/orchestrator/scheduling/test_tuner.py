@@ -17,7 +17,8 @@ from ray.tune.error import TuneError
 
 from orchestrator.cluster.address import StallError
 from orchestrator.cluster.placement import Placement
-from orchestrator.config.sweep_file import parse_sweep
+from orchestrator.commands import Choices
+from orchestrator.config.sweep_file import load_sweep, parse_sweep
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import TrialIdentity, read_record, write_record
 from orchestrator.results.writing import WriteError
@@ -25,6 +26,9 @@ from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig, trial_specs, tune_trial_id
 from orchestrator.scheduling.tuner import WORTH_SAYING, TuneCallback, run_trials
 from orchestrator.tracking.events import KILLED_FOR_MEMORY, OUT_OF_MEMORY, TrialEvents, advice
+from orchestrator.trial.restarts import Trial
+from tests.support.inline_sweep import run_sweep_inline
+from tests.support.killed import Killed, killing
 from tests.support.synthetic_results import seal
 
 TEXT = """1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: 5d15) was \
@@ -122,6 +126,16 @@ def test_another_end_of_tune_is_not_taken_for_it(tmp_path, monkeypatch) -> None:
         run(Folder(tmp_path / "tiny"), [broken], monkeypatch)
 
 
+FIVE = """
+name: five
+base:
+  rounds: 5
+  data: {name: digits, clients: 4, examples_per_client: 10}
+  model: {name: mlp, hidden: [4]}
+  training: {epochs: 1, batch_size: 10}
+"""
+
+
 def test_a_trial_whose_own_processes_were_killed_is_tried_again_by_tune() -> None:
     """An actor or a task of the trial: Tune counts the failure, and resumes the trial from its last round."""
     with pytest.raises(OutOfMemoryError):
@@ -138,6 +152,27 @@ def test_a_trial_that_ended_before_its_process_is_not_run_again(tmp_path, status
     driver._take(TrialConfig(TrialIdentity("abc", {}), str(tmp_path), ".", Placement(1, 0.0, 1), 1.0, False))
     record = read_record(driver.folder)
     assert driver.step() == {"done": True, "rows": [], "summary": record} and record["status"] == status
+
+
+def test_a_resumed_trial_tells_the_rounds_before_once_and_begins_a_session_of_its_own(tmp_path, monkeypatch):
+    told: list[tuple[dict[str, Any], str]] = []
+
+    def step(driver: Driver, real=Driver.step) -> dict[str, Any]:
+        answer = real(driver)
+        told.append((answer, driver.trial.context.setup.key))
+        return answer
+
+    (tmp_path / "s.yaml").write_text(FIVE)
+    sweep, choices = load_sweep(tmp_path / "s.yaml"), Choices(tmp_path / "results")
+    monkeypatch.setattr(Driver, "step", step)
+    with monkeypatch.context() as patched:
+        killing(patched, Trial, "advance", 3, late=False)
+        with pytest.raises(Killed):
+            run_sweep_inline(sweep, choices)
+    run_sweep_inline(sweep, choices)
+    assert [[row["round"] for row in answer["rows"]] for answer, _ in told] == [[0], [1], [2], [3], [4]]
+    assert [[row["round"] for row in answer.get("before", [])] for answer, _ in told] == [[], [], [], [0, 1, 2], []]
+    assert len({key for _, key in told}) == 2
 
 
 TRIAL = SimpleNamespace(config={"trial": {"identity": {"id": "a"}}})

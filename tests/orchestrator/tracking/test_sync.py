@@ -21,6 +21,7 @@ from orchestrator.tracking.labels import VIEW_TAG, metric_key
 from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
 from orchestrator.tracking.tracker import fill
+from tests.support.killed import Killed
 from tests.support.tracked import ENDED, NAME, SWEEP, TRIALS, Held, empty_store, folder, write_sweep, write_trial
 
 __all__ = ["empty_store", "folder"]
@@ -184,10 +185,6 @@ def test_a_moved_folder_has_its_artifacts_where_it_is(folder, copied):
         assert synced(folder) == 0
 
 
-class KilledError(BaseException):
-    """As a process that is killed."""
-
-
 REQUESTS = ("create_experiment", "create_run", "log_batch", "set_tag", "log_artifact", "set_terminated", "delete_run")
 
 
@@ -203,7 +200,7 @@ def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch
             nonlocal left
             left -= 1
             if left < 0:
-                raise KilledError
+                raise Killed
             return _real(*given, **named)
 
         monkeypatch.setattr(MlflowClient, name, counted)
@@ -211,7 +208,7 @@ def test_killed_at_some_request_the_next_sync_makes_it_right(folder, monkeypatch
         if not first:
             in_the_store(folder, "delete from tags where key = 'fedpriv.manifest'", "delete from metrics")
         left = kill
-        with pytest.raises(KilledError):
+        with pytest.raises(Killed):
             synced(folder)
         left = 10**9
         synced(folder)

@@ -1,4 +1,4 @@
-"""How the pool divides jobs among its actors; Ray is replaced by actors whose jobs take a second per example."""
+"""How the pool divides jobs among its actors, whose jobs take a second per example; the names that Ray's dashboard shows."""
 
 from __future__ import annotations
 
@@ -10,51 +10,34 @@ import ray
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.trial.attack_tasks import ShadowTasks, _shadows
 from orchestrator.trial.client_actors import ClientPool, Job
 
-
-class Clock:
-    """The simulated time, and what Ray does in it: a message takes ``latency`` seconds to an actor."""
-
-    def __init__(self, latency: float) -> None:
-        self.now, self.latency = 0.0, latency
-
-    def wait(self, refs: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
-        first = min(refs, key=lambda ref: ref.end)
-        self.now = max(self.now, first.end)
-        assert timeout
-        return [first], []
-
-
-class Actor:
-    """Does its jobs one after another, in the order in which they arrive."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock, self.free = clock, 0.0
-
-    @property
-    def train(self) -> Actor:
-        return self
-
-    def options(self, **_: Any) -> Actor:
-        return self
-
-    def remote(self, _: Any, number: int, seconds: float) -> Any:
-        self.free = max(self.free, self.clock.now + self.clock.latency) + seconds
-        ref: Any = type("Ref", (), {"end": self.free, "number": number})()
-        return ref
+Answer = tuple[float, int]  # when a job is done, and its number
 
 
 def taken(seconds: list[int], actors: int, latency: float = 0.0) -> float:
-    """Run jobs of these lengths and return what they take together; their results come back in their order."""
-    clock, pool = Clock(latency), object.__new__(ClientPool)
-    pool.actors, pool.timeout, pool.title = [Actor(clock) for _ in range(actors)], 1.0, ""
+    """Run jobs of these lengths and return what they take together; a message takes ``latency`` seconds to an actor."""
+    now, free, pool = [0.0], [0.0] * actors, object.__new__(ClientPool)
+
+    def actor(at: int) -> Any:
+        def remote(_: Any, number: int, long: float) -> Answer:
+            free[at] = max(free[at], now[0] + latency) + long
+            return free[at], number
+
+        return type("Actor", (), {"train": SimpleNamespace(options=lambda **_: SimpleNamespace(remote=remote))})()
+
+    def wait(answers: list[Answer], timeout: float) -> tuple[list[Answer], list[Answer]]:
+        now[0] = max(now[0], min(answers)[0])
+        return [min(answers)], []
+
+    pool.actors, pool.timeout, pool.title = [actor(at) for at in range(actors)], 1.0, ""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ray, "wait", clock.wait)
-        patched.setattr(ray, "get", lambda ref: ref.number)
+        patched.setattr(ray, "wait", wait)
+        patched.setattr(ray, "get", lambda answer: answer[1])
         jobs = [Job("train", (number, long), long) for number, long in enumerate(seconds)]
         assert pool.run(SimpleNamespace(), jobs) == list(range(len(seconds)))  # type: ignore[arg-type]
-    return clock.now
+    return now[0]
 
 
 def test_clients_of_different_sizes_end_together():
@@ -64,6 +47,7 @@ def test_clients_of_different_sizes_end_together():
 
 def test_a_job_travels_while_another_is_computed():
     assert taken([1] * 20, actors=2, latency=0.5) <= 10 + 3 * 0.5
+    assert taken([1] * 20, actors=1, latency=0.5) == 20 + 0.5
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=12))
@@ -71,3 +55,49 @@ def test_no_actor_is_idle_for_longer_than_one_job_takes(seconds):
     assert taken(seconds, actors=2) <= sum(seconds) / 2 + max(seconds)
     assert taken(sorted(seconds), actors=2) == taken(sorted(seconds)[::-1], actors=2)
     assert taken(seconds, actors=1) == sum(seconds)
+
+
+TITLE = "quickstart ifca minority_ratio=0.1 seed=0"
+
+
+class Remote:
+    """Stands for an actor, a method or a task: it notes the names that it is given, and answers at once."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def options(self, **given: Any) -> Remote:
+        self.names.append(given["name"])
+        return self
+
+    def remote(self, *_: Any) -> Any:
+        return Remote(self.names)
+
+    def __getattr__(self, method: str) -> Remote:
+        return Remote(self.names)
+
+
+@pytest.fixture
+def names(monkeypatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(ray, "remote", lambda _: Remote(found))
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (refs, []))
+    monkeypatch.setattr(ray, "get", lambda ref: ref)
+    return found
+
+
+def test_actors_jobs_and_tasks_are_named_after_the_sweep_the_trial_and_the_attack(names):
+    ClientPool([{}, {}], 1.0, "quickstart")
+    ClientPool([{}], 1.0, "quickstart")
+    assert len(set(names)) == 3
+    assert all(name.startswith("clients of quickstart, ") for name in names)
+    pool, tasks = ClientPool([{}], 1.0, "quickstart"), ShadowTasks([{}], 1.0)
+    pool.title = tasks.title = TITLE
+    names.clear()
+    pool.run(SimpleNamespace(), [Job("train", ()), Job("evaluate", ())])  # type: ignore[arg-type]
+    tasks.gathered(_shadows, "shadow_mia", [()])
+    assert names == [
+        f"ClientActor.train, {TITLE}",
+        f"ClientActor.evaluate, {TITLE}",
+        f"shadows for shadow_mia, {TITLE}",
+    ]
