@@ -207,22 +207,19 @@ class ClientPool:
         """
         results: dict[int, Any] = {}
         waiting = sorted(range(len(jobs)), key=lambda index: (jobs[index].examples, -index))
-        pending: dict[ray.ObjectRef[Any], tuple[int, Any]] = {}
-        sent: dict[Any, set[int]] = {actor: set() for actor in self.actors}
-
-        def load(actor: Any) -> tuple[int, int]:
-            return len(sent[actor]), sum(jobs[index].examples for index in sent[actor])
-
+        pending: dict[ray.ObjectRef[Any], tuple[int, int]] = {}
+        load = [(0, 0)] * len(self.actors)  # the jobs that each has, and their examples
         while waiting or pending:
             while waiting:
-                actor = min(sent, key=load)
+                at = min(range(len(load)), key=load.__getitem__)
+                has, examples = load[at]
                 last = len(waiting) <= len(self.actors) > 1
-                if len(sent[actor]) >= (1 if last else PIPELINE):
+                if has >= (1 if last else PIPELINE):
                     break
-                sent[actor].add(index := waiting.pop())
-                job = jobs[index]
-                method = getattr(actor, job.method).options(name=f"ClientActor.{job.method}, {self.title}")
-                pending[method.remote(setup, *job.args)] = (index, actor)
+                job = jobs[index := waiting.pop()]
+                load[at] = has + 1, examples + job.examples
+                method = getattr(self.actors[at], job.method).options(name=f"ClientActor.{job.method}, {self.title}")
+                pending[method.remote(setup, *job.args)] = (index, at)
             answered, _ = ray.wait(list(pending), timeout=self.timeout)
             if not answered:
                 raise TimeoutError(
@@ -230,9 +227,10 @@ class ClientPool:
                     f"{self.timeout:g} s; raise resources.timeout_seconds if a block takes that long"
                 )
             for ref in answered:
-                index, actor = pending.pop(ref)
+                index, at = pending.pop(ref)
                 results[index] = ray.get(ref)
-                sent[actor].remove(index)
+                has, examples = load[at]
+                load[at] = has - 1, examples - jobs[index].examples
         return [results[index] for index in range(len(jobs))]
 
     def stop(self) -> None:

@@ -87,11 +87,12 @@ class Rounds:
         self.run, self.context, self.saved, self.preferences, self.choose = run, context, saved, preferences, choose
         self.dealt = dealt
         self.data, self.clients, self.setup = context.data, context.clients, context.setup
+        self.sizes = self.data.sizes
         self.recent: list[pa.Table] = []  # the rows of rounds that were not reported yet
         self.outputs, self.costs = np.empty((0, 0, self.data.classes), np.float32), np.empty((0, 0))
         self.blocks = client_blocks(self.data.clients, run.training.config.block_size)
         self.layout: Layout = self.clients.run(self.setup, [Job("layout", ())])[0]
-        self.audit = ReleaseAudit(run, self.layout.size, self.data.sizes)
+        self.audit = ReleaseAudit(run, self.layout.size, self.sizes)
         if isinstance(start, RunState):
             self.state = start
         else:
@@ -209,7 +210,7 @@ class Rounds:
         return results
 
     def _examples(self, clients: Sequence[int]) -> int:
-        return int(self.data.sizes[list(clients)].sum())
+        return int(self.sizes[list(clients)].sum())
 
     def _stream(self, purpose: str, *place: int) -> np.random.Generator:
         """Return the generator of one of the server's own draws; the place begins with the round."""
