@@ -136,7 +136,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     # Where the trials run on another Ray than one that is started here, this machine's size says nothing.
     named = (choices.address or os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
     elsewhere = ray_session.is_connected() or (choices.dry and named)
-    # A plan only reads the folder, starts nothing and asks no server.
+    # A plan only reads the folder and starts nothing.
     problems = [] if choices.dry else _unusable(folder, sweep, choices)
     target = Target()
     try:

@@ -143,7 +143,7 @@ def settle(config: Config, run: Run, sizes: Ints) -> Config:
             continue  # the fewest lots, which come first, mostly need most noise
         found = accounting.calibrate(partial(_of_noise, config, size, run.rounds), target, MOST_NOISE)
         if found is None:
-            raise ValueError(f"{target:g} is reached by no noise_multiplier up to {MOST_NOISE:g}")
+            raise ValueError(f"target_epsilon: {target:g} is reached by no noise_multiplier up to {MOST_NOISE:g}")
         z = found
     return _with_noise(config, z)
 

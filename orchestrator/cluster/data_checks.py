@@ -108,7 +108,8 @@ def _lacking(
         if (ready := settled(run, data)).training != run.training:
             settle(run, ready)
     except ValueError as error:
-        return [f"training.target_epsilon: {error}"]
+        key, reason = keyed(str(error))
+        return [f"{'.'.join(('training', *map(str, key)))}: {reason}"]
     lacking = [(at, *pair) for at, attack in attacks for pair in attack.module.data_problems(attack.config, data)]
     return [f"{'.'.join(filter(None, ('attacks', str(at), field)))}: {sentence}" for at, field, sentence in lacking]
 

@@ -77,7 +77,7 @@ class Resources(Config):
     reserve_gpu: bool = Field(False, description="reserve a share of a GPU even if clients train on the CPU")
     # Longer than any block of the published runs takes on one core, short enough to notice a hung node the same day.
     timeout_seconds: float = Field(
-        1800.0, gt=0, description="longest wait for one job of an actor before it counts as lost"
+        1800.0, gt=0, description="longest time without the end of any job of a trial before it fails"
     )
     trial_retries: int = Field(
         2, ge=0, description="number of times that a crashed trial is resumed from its last round"

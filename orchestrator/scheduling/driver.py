@@ -84,29 +84,37 @@ class Driver(tune.Trainable):
         if self.trial is None and (record := read_record(self.folder)) and has_ended(record):
             # An earlier process died after the trial had ended but before it was reported.
             return {"rows": [], "done": True, "summary": record}
-        resumes = self.trial is None and self.trial_config.every_round
         try:
-            try:
-                trial = self._open()
-                until = time.monotonic() + (0.0 if self.trial_config.every_round else REPORT_SECONDS)
-                while not trial.done:
-                    trial.advance()
-                    # Report a trial's first round at once, although the report costs time.
-                    if (trial.state.round == 1 and not trial.comparing) or time.monotonic() >= until:
-                        break
-                report: dict[str, Any] = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
-                if resumes and not trial.comparing:  # this session's scheduler has not seen the rounds before
-                    done = trial.rows("rounds")
-                    report["before"] = done.slice(0, len(done) - len(report["rows"])).to_pylist()
-                if trial.done:
-                    report["summary"] = outcome.finish(self.folder, trial, self.trial_config.identity, self.began)
-            except Exception as error:  # the sweep continues with its other trials; the reason is saved and shown
-                report = {"rows": [], "done": True, "summary": self._give_up(error)}
+            report = self._advance()
         except WriteError as error:  # no results can be saved: the sweep ends with a message
             return {"rows": [], "done": True, "unwritable": (error.errno, str(error))}
         if self.trial and self.trial.repaired:
             report["repaired"], self.trial.repaired = self.trial.repaired, None
         return report
+
+    def _advance(self) -> dict[str, Any]:
+        """Run rounds and report them; what fails ends the trial, and the sweep continues with its others."""
+        resumes = self.trial is None and self.trial_config.every_round
+        try:
+            trial = self._open()
+            self._run_rounds(trial)
+            report = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
+            if resumes and not trial.comparing:  # this session's scheduler has not seen the rounds before
+                done = trial.rows("rounds")
+                report["before"] = done.slice(0, len(done) - len(report["rows"])).to_pylist()
+            if trial.done:
+                report["summary"] = outcome.finish(self.folder, trial, self.trial_config.identity, self.began)
+        except Exception as error:  # the reason is saved and shown
+            return {"rows": [], "done": True, "summary": self._give_up(error)}
+        return report
+
+    def _run_rounds(self, trial: Trial) -> None:
+        until = time.monotonic() + (0.0 if self.trial_config.every_round else REPORT_SECONDS)
+        while not trial.done:
+            trial.advance()
+            # Report a trial's first round at once, although the report costs time.
+            if (trial.state.round == 1 and not trial.comparing) or time.monotonic() >= until:
+                return
 
     def _give_up(self, error: Exception) -> dict[str, Any]:
         cause: BaseException = error  # Ray wraps it once for every task that it passes through
@@ -121,13 +129,6 @@ class Driver(tune.Trainable):
             write_atomically(self.folder.error, traceback.format_exc().encode())
         status = "diverged" if diverged else "failed"
         return outcome.give_up(self.folder, self.trial, status, reason, self.trial_config.identity, self.began)
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write next to nothing when Tune pauses a trial: every round is in the trial's own folder already."""
-        (Path(checkpoint_dir) / "trial").write_text(self.folder.id)
-
-    def load_checkpoint(self, checkpoint: Any) -> None:  # noqa: ARG002
-        """Do nothing: a step resumes from the trial's own folder."""
 
     def cleanup(self) -> None:
         """Stop the client actors."""

@@ -171,7 +171,8 @@ def earlier_results(
     Trials that ran with other code or data ``repeat`` or not; a search that is ``drawing`` may still draw further ones.
 
     Raises:
-        ConfigError: a damaged trial drew secret noise, so running it again would give other results.
+        ConfigError: a trial that is damaged, or was begun with other code or data, drew secret noise, so running it again
+            would give other results.
     """
     specs = {trial.id: trial for trial in trials}
     present = [trial for trial in folder.trials() if trial.id in specs or drawing]
@@ -184,13 +185,21 @@ def earlier_results(
         for trial, damage in damaged.items()
         if (drew_secret_noise(folder.trial(trial)) if trial not in specs else not specs[trial].run.repeatable)
     ]
-    if lost:
-        raise ConfigError(lost)
     complete = frozenset(trial for trial in specs if has_ended(records.get(trial, {}), tune)) - damaged.keys()
     now = {trial: hashes.origin(spec.run) for trial, spec in specs.items() if trial in records}
     recorded = {trial: records[trial]["origin"] for trial in complete}
-    begun = {trial: begun_with(folder.trial(trial)) for trial in now if trial not in complete}
-    return Earlier(complete, _changed(recorded, now), _changed(begun, now), damaged, repeat)
+    begun = _changed({trial: begun_with(folder.trial(trial)) for trial in now if trial not in complete}, now)
+    lost += [
+        ConfigProblem(
+            f"{folder.trial(trial).path} was begun with {_other({trial: kinds})}{UNREPEATABLE.format('what it began with')}",
+            file="--results",
+        )
+        for trial, kinds in begun.items()
+        if not specs[trial].run.repeatable
+    ]
+    if lost:
+        raise ConfigError(lost)
+    return Earlier(complete, _changed(recorded, now), begun, damaged, repeat)
 
 
 def _changed(before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:

@@ -70,7 +70,7 @@ class StoppingScheduler(FIFOScheduler):
         """Report a trial's rounds, in order, to the scheduler, except those without the metric.
 
         Returns:
-            The scheduler's decision after the last of these rounds, a constant of `TrialScheduler`.
+            The scheduler's decision after any of these rounds, a constant of `TrialScheduler`.
         """
         handle, decision = TrialHandle(trial), TrialScheduler.CONTINUE
         for row in rows:
@@ -81,16 +81,14 @@ class StoppingScheduler(FIFOScheduler):
                 self.inner.on_trial_add(None, handle)
             self.last[trial] = (row["round"], float(value))
             result = {ROUNDS: row["round"] + 1, self.name: float(value)}
-            decision = self.inner.on_trial_result(None, handle, result)
-            if decision == TrialScheduler.STOP:
-                break
+            if self.inner.on_trial_result(None, handle, result) == TrialScheduler.STOP:
+                decision = TrialScheduler.STOP  # the rounds after it are done, too, and count at their rungs
         return decision
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Decide after a report of Tune whether the trial continues; with the rounds of its last one, others are compared."""
         own = tune_trial_id(trial)
-        for row in result.get("before", []):  # of a resumed trial, which has passed their rungs
-            self.decide(own, [row])
+        self.decide(own, result.get("before", []))  # of a resumed trial, which has passed their rungs
         return self.decide(own, result.get("rows", []))
 
     on_trial_complete = on_trial_result
@@ -299,6 +297,7 @@ def _fit(
             storage_path=str(folder.path / TUNE_FOLDER),
             callbacks=[callback],
             failure_config=tune.FailureConfig(max_failures=callback.retries),
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # a trial's own folder has every round
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # says nothing; in a notebook, the usual one clears the cell's output
         ),

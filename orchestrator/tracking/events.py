@@ -24,7 +24,7 @@ CAUSES = (
     (r"OutOfMemory|MemoryError|[Cc]an(no|')t allocate memory|memory pressure|out of memory", LESS_AT_ONCE),
     (r"process died|ActorDied|WorkerCrashed|SIGKILL|unexpected system error|died unexpectedly|node .* died",
      f"mostly the system kills a process for lack of memory (`dmesg` tells): {LESS_AT_ONCE}"),
-    (r"\b[Nn]a[Nn]\b|not finite|infinite|diverge", "lower base.training.lr, or clip the updates"),
+    (r"\b[Nn]a[Nn]\b|no longer finite|not finite|infinite|diverge", "lower base.training.lr, or clip the updates"),
 )  # fmt: skip
 
 

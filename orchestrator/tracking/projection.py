@@ -94,7 +94,7 @@ def project_trial(
     data, digest, inputs = run.get("data"), origin.get("data"), list[Dataset]()
     if data and digest:
         inputs = [Dataset(data["name"][:500], digest[:36], "fedpriv", json.dumps(data, sort_keys=True))]
-    state = f"{name}: {record['status']} after {last} round{'s' * (last != 1)} in {seconds:.0f} s"
+    took = f" after {last} round{'s' * (last != 1)} in {seconds:.0f} s" if rows else ""
     return Projection(
         manifest=record["manifest"],
         name=name,
@@ -102,7 +102,7 @@ def project_trial(
         started=started,
         ended=ended,
         tags=tags,
-        note=_trial_note(state, remarks, finals, experiment),
+        note=_trial_note(f"{name}: {record['status']}{took}", remarks, finals, experiment),
         inputs=inputs,
         files=[(file, "") for file in files],
         params={key: brief(value) for key, value in swept.items()},

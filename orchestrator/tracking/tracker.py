@@ -144,7 +144,7 @@ class Tracker:
                     if failures >= ATTEMPTS:
                         self._done.set()
                     self._events.put(("finish", "", None))
-                time.sleep(min(0.5 * 2.0**failures, LONGEST_PAUSE))
+                time.sleep(min(0.5 * 2.0 ** min(failures, 10), LONGEST_PAUSE))
 
     def _send(self, events: Sequence[tuple[str, str, Any]]) -> None:
         """Send what has happened. Raises MLflow's errors."""

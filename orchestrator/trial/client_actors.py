@@ -188,12 +188,16 @@ class ClientPool:
 
         Ray restarts a killed actor and repeats its jobs, with the same bytes unless the noise is secret.
         """
-        remote, own_name = ray.remote(ClientActor), f"clients of {sweep or 'a trial'}, {uuid4().hex[:6]}"
+        self.options, self.timeout, self.sweep, self.title = options, timeout, sweep, sweep
+        self.start()
+
+    def start(self) -> None:
+        """Start the actors' processes."""
+        remote, own_name = ray.remote(ClientActor), f"clients of {self.sweep or 'a trial'}, {uuid4().hex[:6]}"
         self.actors: list[Any] = [
             remote.options(name=f"{own_name}-{number}", max_restarts=-1, max_task_retries=-1, **placed).remote()
-            for number, placed in zip(count(1), options, strict=False)
+            for number, placed in zip(count(1), self.options, strict=False)
         ]
-        self.timeout, self.title = timeout, sweep
 
     def share(self, models: list[Weights]) -> Any:
         """Return the models as a job's argument: themselves if they are small, which is faster, else a reference."""
@@ -222,6 +226,8 @@ class ClientPool:
                 pending[method.remote(setup, *job.args)] = (index, at)
             answered, _ = ray.wait(list(pending), timeout=self.timeout)
             if not answered:
+                self.stop()  # else the next trial would wait for these jobs, too
+                self.start()
                 raise TimeoutError(
                     f"{len(pending)} jobs wait for {len(self.actors)} client actors and none finished within "
                     f"{self.timeout:g} s; raise resources.timeout_seconds if a block takes that long"

@@ -64,7 +64,7 @@ def stop(
     reason = f"{by['name']} in round {round_ + 1} of {identity.run['rounds']}, {by['metric']} {value:.4g}"
     stopped = {"by": by, "round": round_ + 1, "value": value}
     try:
-        saved = Saved.of(folder, {})
+        saved = Saved.of(folder, identity.hashes)
         state = saved.load(saved.state or "")
         read = partial(saved.rows, state.start)
         return _write(folder, identity, began, "stopped", read, state.resumed, reason=reason, stopped=stopped)

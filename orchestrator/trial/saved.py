@@ -113,10 +113,11 @@ class Saved:
         try:
             manifest = verify(folder.state, folder.id)
         except FileNotFoundError as error:
-            later = list(folder.state.glob("state-*"))
-            if len(later) > 1 or any(not path.stem.endswith("-00000001") for path in later):
+            if any(folder.state.glob("state-*")):  # the manifest is older than each of them
                 raise DamageError(folder.state / "manifest.json", "is missing") from error
-            return cls(Log(folder.state, folder.id), begun)
+            saved = cls(Log(folder.state, folder.id), begun)
+            saved._finish()
+            return saved
         log = Log(folder.state, folder.id, dict(manifest.parts))
         return cls(log, manifest.facts["begun"], manifest.facts["state"], manifest.facts["best"])
 
@@ -164,6 +165,9 @@ class Saved:
     def commit(self, state: RunState) -> None:
         """Save the state after a round; it and all that was saved before it are there from now on. Raises WriteError."""
         self._replace("state", f"state-{state.start:04d}-{state.round:08d}.safetensors", state)
+        self._finish()
+
+    def _finish(self) -> None:
         self.log.finish({"begun": dict(self.begun), "state": self.state, "best": self.best})
 
     def _replace(self, kind: str, name: str, state: RunState) -> None:

@@ -15,6 +15,7 @@ from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.report.data import read_results
 from orchestrator.results.log import DAMAGED
 from orchestrator.results.paths import Folder
+from orchestrator.results.provenance import Hashes
 from orchestrator.results.sweeps import damages_of
 from tests.support.command import same_results
 from tests.support.inline_sweep import run_sweep_inline
@@ -187,7 +188,9 @@ class TestSecretNoise:
         assert str(trial.table("rounds")) in str(refused.value)
         assert sorted(path.name for path in trial.path.iterdir()) == before
 
-    def test_a_damaged_state_fails_the_trial_and_is_kept(self, tmp_path: Path, monkeypatch) -> None:
+    def test_a_trial_does_not_begin_anew_with_other_code_and_a_damaged_state_is_kept(
+        self, tmp_path: Path, monkeypatch
+    ) -> None:
         from orchestrator.results.record import read_record
         from orchestrator.trial.restarts import Trial
 
@@ -198,6 +201,10 @@ class TestSecretNoise:
                 run_sweep_inline(sweep, Choices(tmp_path))
         (trial,) = Folder(tmp_path / "tiny").trials()
         (state,) = trial.state.glob("state-*")
+        with monkeypatch.context() as patched:
+            patched.setattr(Hashes, "_code", "other")
+            with pytest.raises(ConfigError, match="begun with other code"):
+                run_sweep_inline(sweep, Choices(tmp_path))
         flipped(state)
         run_sweep_inline(sweep, Choices(tmp_path))
         record = read_record(trial)

@@ -15,7 +15,7 @@ REASONS = {
     "ActorDiedError: The actor died unexpectedly before finishing this task.": "for lack of memory",
     "its process died: the reason is unknown": "for lack of memory",
     "OSError: [Errno 28] No space left on device": "fedpriv clean",
-    "training diverged: the loss is nan in round 3": "base.training.lr",
+    "a weight is no longer finite in round 3": "base.training.lr",
 }
 
 

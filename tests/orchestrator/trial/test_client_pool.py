@@ -45,6 +45,17 @@ def test_clients_of_different_sizes_end_together():
     assert taken([100, 50, 50, 1, 1, 1], actors=2) == 102  # nothing is sent ahead to the actor with the longest job
 
 
+def test_actors_that_hang_are_replaced_before_the_next_trial(monkeypatch, names):
+    pool = ClientPool([{}, {}], 1.0)
+    hanging = list(pool.actors)
+    killed: list[Any] = []
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: ([], refs))
+    monkeypatch.setattr(ray, "kill", killed.append)
+    with pytest.raises(TimeoutError):
+        pool.run(SimpleNamespace(), [Job("train", ())])  # type: ignore[arg-type]
+    assert killed == hanging and len(pool.actors) == 2 and not {*map(id, pool.actors)} & {*map(id, hanging)}
+
+
 def test_a_job_travels_while_another_is_computed():
     assert taken([1] * 20, actors=2, latency=0.5) <= 10 + 3 * 0.5
     assert taken([1] * 20, actors=1, latency=0.5) == 20 + 0.5
