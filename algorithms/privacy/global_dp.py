@@ -6,8 +6,9 @@
 
 An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why. It
 is the epsilon of the mechanism: whoever has the files of a run with ``noise: reproducible`` can subtract the noise.
-It protects one client (all of its examples) against whoever sees every model that was sent, and it assumes that the
-number of clients and their numbers of examples are public. By participation:
+It protects one client (all of its examples but those that it gave to the shadow set: ``split: natural``) against whoever
+sees every model that was sent, and it assumes that the number of clients and their numbers of examples are public. By
+participation:
 
     all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator changes; it
              can move the mean by C w_i. replace_one: by 2 C w_i.
