@@ -74,7 +74,7 @@ class Config(ServerNoiseConfig):
         description="the run ends before the round that would exceed this epsilon",
         json_schema_extra=read_when(target_epsilon=None),
     )
-    # For the control of metric_privacy: as much noise as that adds on average, but the same in every round.
+    # For the control of metric_privacy: about as much noise as that adds on average, but the same in every round.
     noise_divisor: float = Field(
         1.0,
         ge=1e-9,
