@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -208,6 +209,7 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     if isinstance(config.divisor, float):
         share = len(received.clients) / config.divisor
         params = (params + (share - 1) * received.mean).astype(np.float32)
+        received = replace(received, mean=share * received.mean)
     return _server_noise.add_noise(params, sd, noise), _server_noise.noise_metrics(config, received, sd)
 
 
