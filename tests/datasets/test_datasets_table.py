@@ -111,6 +111,7 @@ def test_every_kind_of_file_gives_the_same_source(tmp_path: Path) -> None:
     expected = read(tmp_path)
     content = csv.read_csv(tmp_path / "t.csv")
     content = content.set_column(2, "sex", content["sex"].dictionary_encode())
+    content = content.set_column(1, "age", content["age"].cast(pa.float32()).cast(pa.float16()))
     pq.write_table(content, tmp_path / "t.parquet")
     saved(tmp_path / "hub", content)
     with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, content.schema) as writer:
