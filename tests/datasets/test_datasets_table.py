@@ -257,6 +257,8 @@ def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path
 def test_rows_without_a_label_are_left_out_if_asked(tmp_path: Path) -> None:
     text = SMALL.replace("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,")
     assert same(read(tmp_path, text, unlabeled="drop"), read(tmp_path, SMALL.replace("p3,30,m,true,b,train,yes\n", "")))
+    numbers = text.replace(",yes", ",2021001").replace(",no", ",0")  # floats, where some are missing
+    assert read(tmp_path, numbers, unlabeled="drop").class_names == ("0", "2021001")
 
 
 def test_the_servers_examples_alone_prepare_the_others(tmp_path: Path) -> None:
