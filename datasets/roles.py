@@ -75,11 +75,10 @@ class Roles:
 
     def strangers(self, source: Source) -> bool:
         """Return whether examples of nobody come from people of whom no client has any; False if no person is known."""
-        if source.subjects is None:
+        if not (about := self.persons(source)):
             return False
-        nobody = np.concatenate([self.nonmembers[self.nonmember_owner == NOBODY], self.shadow]).astype(np.int64)
-        theirs = source.subjects[np.concatenate(self.clients)]
-        return not np.isin(source.subjects[nobody], theirs).all()
+        nobody = np.concatenate([about["nonmembers"][self.nonmember_owner == NOBODY], about["shadow"]])
+        return not np.isin(nobody, about["train"]).all()
 
     def persons(self, source: Source) -> dict[str, Ints]:
         """Return whom each example is about, as `Federation` has it."""

@@ -22,7 +22,7 @@ class SourceConfig(Config):
 
     clients: int = Field(20, ge=1, description="number of clients")
     examples_per_client: int | None = Field(
-        None, ge=1, description="examples of each client; null: as many as possible"
+        None, ge=1, description="examples of each client (some splits: at most); null: as many as possible"
     )
     split_seed: int | None = Field(None, ge=0, description="seed of the partition; null: the run's seed")
 

@@ -20,9 +20,6 @@ from algorithms.core.initialization import initialize
 from algorithms.core.layout import layout_of
 from algorithms.core.messages import Weights
 
-# Training data are in shared, read-only memory, and nothing writes to tensors over them.
-warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-
 Floats = NDArray[np.float32]
 AT_ONCE = 1 << 22  # input numbers per forward pass; a network's activations are many times larger
 GRADIENTS_AT_ONCE = 1 << 22  # numbers in the gradients of examples that are taken together

@@ -29,22 +29,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from algorithms.auditing.canaries import CanaryPlan, Directions
+from algorithms.auditing.canaries import CanaryPlan, Directions, number_of_directions
 from algorithms.core.messages import Doubles, Floats
 from algorithms.core.noise import Normals
 from algorithms.engine import server
 from algorithms.engine.canary_audit import Round
 from algorithms.interfaces import Run, State
 
-LONE = 32  # canaries of a round
+LONE = 32  # canaries of a round, unless the model has fewer directions
 
 
-def begin(run: Run, clients: int) -> State:
-    """Return what is known of ``clients`` before the first round, by name."""
-    models = run.clustering.config.clusters
+def begin(run: Run, d: int, clients: int) -> State:
+    """Return what is known of ``clients`` before the first round, by name; a model has ``d`` parameters."""
+    models, lone = run.clustering.config.clusters, min(LONE, number_of_directions(d))
     counts = {name: np.zeros(models, np.int64) for name in ("audited", "released")}
     of_clients = {name: np.zeros((models, clients), np.int64) for name in ("set", "there")}
-    squares = {"direction": np.zeros((models, LONE)), "scale": np.zeros((models, LONE))}
+    squares = {"direction": np.zeros((models, lone)), "scale": np.zeros((models, lone))}
     return squares | {"presence": np.zeros((models, clients))} | of_clients | counts
 
 
@@ -59,7 +59,7 @@ def observe(
     assert norm is not None  # only canaries among many may take that of the round
     params, _, _ = aggregation.module.apply(aggregation.config, now.state, now.model.params, received)
     released, measured = privacy.module.release(privacy.config, params, received, noise)
-    level, rows = measured["noise_std"], range(min(LONE, directions.number))
+    level, rows = measured["noise_std"], range(scores["direction"].shape[1])
     # Without noise, nothing but the clients' own updates hides a direction.
     added = (released - params if level else params - now.model.params).astype(np.float64)
     sd = math.sqrt(float(np.mean(added**2))) or float(np.finfo(np.float32).tiny)
@@ -71,8 +71,8 @@ def observe(
     if aggregation.module.SENSITIVITY != "mean":
         moved = np.array([_move(run, now, params, length * directions.row(i).astype(np.float64)) for i in rows])
     after = {name: array.copy() for name, array in scores.items()}
-    after["direction"][j, : len(ratio)] += moved**2 / (sd * sd * ratio)
-    after["scale"][j, : len(ratio)] += 2 * len(params) * np.log(ratio) ** 2
+    after["direction"][j] += moved**2 / (sd * sd * ratio)
+    after["scale"][j] += 2 * len(params) * np.log(ratio) ** 2
     if level and len(received.clients) > 1:
         less = privacy.module.noise_without(privacy.config, received) / level
         after["presence"][j, received.clients] += 2 * len(params) * np.log(less) ** 2

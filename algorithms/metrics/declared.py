@@ -60,8 +60,8 @@ ROUND_METRICS = (
     accuracy("train_accuracy", label="training accuracy"),
     accuracy("train_accuracy_last5_mean", label="training accuracy, last five rounds"),
     protected("aggregated_accuracy", label="aggregated accuracy", table=Column(PROTECTED, "accuracy\nclients")),
-    accuracy("accuracy_last5_mean", label="mean of last 5 rounds"),
-    accuracy("accuracy_last5_std", label="deviation of last 5 rounds", direction="lower"),
+    accuracy("accuracy_last5_mean", label="mean of last 5 evaluated rounds"),
+    accuracy("accuracy_last5_std", label="deviation of last 5 evaluated rounds", direction="lower"),
     protected("test_accuracy", label="server test accuracy", table=Column(PROTECTED, "accuracy\nserver")),
     loss("test_loss", label="server test loss"),
     accuracy(

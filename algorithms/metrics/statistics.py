@@ -135,7 +135,7 @@ def limits(metric: Metric) -> tuple[float, float]:
     words = metric.name.split("_")
     if metric.unit == "fraction" or any(word in SHARES for word in words):
         return (0.0, 1.0)
-    if words[0] == "rho" and "reliability" not in words:  # correlations of ranks
+    if words[0] == "rho":  # correlations of ranks
         return (-1.0, 1.0)
     return (0.0, INFINITY) if metric.unit in COUNTS or any(word in MAGNITUDES for word in words) else UNLIMITED
 

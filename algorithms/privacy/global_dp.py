@@ -6,8 +6,9 @@
 
 An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why. It
 is the epsilon of the mechanism: whoever has the files of a run with ``noise: reproducible`` can subtract the noise.
-It protects one client (all of its examples) against whoever sees every model that was sent, and it assumes that the
-number of clients and their numbers of examples are public. By participation:
+It protects one client (all of its examples but those that it gave to the shadow set: ``split: natural``) against whoever
+sees every model that was sent, and it assumes that the number of clients and their numbers of examples are public. By
+participation:
 
     all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator changes; it
              can move the mean by C w_i. replace_one: by 2 C w_i.
@@ -31,6 +32,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -51,7 +53,7 @@ NEEDS, NOISY = "mean", True
 LABEL, COLOR, METRICS = "global-DP", 0, _server_noise.METRICS
 AGAINST = "whoever sees the models that are sent"
 GUARANTEE = "client-level (epsilon, delta)-DP, under secret noise and a trusted server"
-COST = "noise of z C / n in every parameter, a round"
+COST = "noise of z C times the largest weight (1 / n if equal) in every parameter, a round"
 PAPERS = {"McMahan 2018": "https://arxiv.org/abs/1710.06963"}
 MOST_NOISE = 1e6  # the largest noise multiplier
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
@@ -73,7 +75,7 @@ class Config(ServerNoiseConfig):
         description="the run ends before the round that would exceed this epsilon",
         json_schema_extra=read_when(target_epsilon=None),
     )
-    # For the control of metric_privacy: as much noise as that adds on average, but the same in every round.
+    # For the control of metric_privacy: about as much noise as that adds on average, but the same in every round.
     noise_divisor: float = Field(
         1.0,
         ge=1e-9,
@@ -207,6 +209,7 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
     if isinstance(config.divisor, float):
         share = len(received.clients) / config.divisor
         params = (params + (share - 1) * received.mean).astype(np.float32)
+        received = replace(received, mean=share * received.mean)
     return _server_noise.add_noise(params, sd, noise), _server_noise.noise_metrics(config, received, sd)
 
 

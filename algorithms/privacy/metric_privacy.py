@@ -2,7 +2,7 @@
 
     u_i <- u_i * min(1, C / ||u_i||)                                every client, before averaging
     d   <- max over pairs i < j of  1/|A| sum over arrays a of ||w_i[a] - w_j[a]||
-    theta <- aggregate({u_i}) + N(0, sd^2),   sd = (z / d) * C / n
+    theta <- aggregate({u_i}) + N(0, sd^2),   sd = (z / d) * C * max_i w_i     (C / n where all weights are equal)
 
 This is not differential privacy: no z gives an (epsilon, delta), because d is computed from the updates themselves,
 without noise, and divides the noise. d > 1 means less noise than global_dp adds at the same z, and clients whose models
@@ -11,7 +11,7 @@ epsilon of what canaries leave to be told (`algorithms.engine.lone_canaries`), a
 
 Differences from the paper: it computes d after clipping, its released code before; ``order`` chooses, and the released
 order is the default. Kernels and biases count as separate arrays, as released; ``arrays: layers`` joins them. The
-sensitivity is C max_i w_i unless ``sensitivity: uniform`` selects the paper's C/n. With a single client in a round, or
+paper's sensitivity is C/n for any weights, which ``sensitivity: uniform`` selects. With a single client in a round, or
 if all models are equal, d is undefined: 1 is used, which gives the noise of global_dp, and ``metric_guard`` is 1.
 """
 
@@ -39,7 +39,7 @@ UPDATES_FOR = "divides the noise by the largest distance between two clients' mo
 LABEL, COLOR = "metric privacy", 1
 AGAINST = "whoever sees the models that are sent"
 GUARANTEE = "none: noise shrinks with the distance of models; audited by canaries"
-COST = "noise of z C / (d n) in every parameter; the server reads every update"
+COST = "noise of z C / d times the largest weight in every parameter; the server reads every update"
 PAPERS = {"Sáinz-Pardo Díaz 2025": "https://arxiv.org/abs/2502.01352"}
 METRICS = (
     *(metric for metric in _server_noise.METRICS if metric.name not in ("epsilon", "epsilon_search", "delta")),

@@ -175,7 +175,7 @@ def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints
                 "texts: cut it into ranges first"
             )
         distinct, y = np.unique(values, return_inverse=True)
-        names = tuple(map(str, distinct.tolist()))
+        names = tuple(f"{value:.15g}" if isinstance(value, float) else str(value) for value in distinct.tolist())
     most = min(MOST_CLASSES, max(20, len(values) // 10))
     if len(names) == 1:
         raise DataError(f"{key}: {where} has one value alone, {names[0]}; there must be two classes or more")

@@ -84,7 +84,9 @@ class TableFile:
             kinds = {
                 field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
                 for field in table.schema
-            } | dict.fromkeys(texts, pa.string())
+            }
+            kinds = {name: pa.float32() if kind == pa.float16() else kind for name, kind in kinds.items()}
+            kinds |= dict.fromkeys(texts, pa.string())
             frame = table.cast(pa.schema(kinds)).to_pandas()
         if not len(frame):
             raise DataError(f"data.path: {self.path} has no row")

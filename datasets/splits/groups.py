@@ -91,6 +91,11 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
     sentences = problems(config, data_config)
     if config.transform != "none" and source.train.x.ndim != 4:
         sentences.append(f"data.split.transform: {config.transform} is for images, and {source.name} has none")
+    elif config.transform == "brightness" and source.train.x.dtype == np.float32:
+        ends = [end(part.x) for part in (source.train, source.test) if len(part) for end in (np.min, np.max)]
+        if min(ends) < 0 or max(ends) > 1:
+            pixels = f"{source.name} has values from {min(ends):g} to {max(ends):g}"
+            sentences.append(f"data.split.transform: brightness is for pixels in [0, 1], to which it clips; {pixels}")
     return sentences + roles.shortages(data_config, source)
 
 

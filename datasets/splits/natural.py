@@ -13,8 +13,9 @@ The sizes ``data.shadow_size``, ``test_size``, ``nonmember_size`` and ``validati
 clients, and each client gives in proportion to what it has; null means half of every client's own. Groups are those of the
 group column, else there is one.
 
-A client is refused by name, before anything starts, if it has too few examples or examples of one class alone. With
-``too_few: leave_out``, a client that its share of the shadow set would leave with too few is left out, too.
+A client is refused by name, before anything starts, if it has too few examples or a training part of one class alone. With
+``too_few: leave_out``, a client that its share of the shadow set would leave with too few is left out, too. A client that is
+left with one class by the draw of the shadow set or of ``examples_per_client`` trains on it, so that no seed is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Config(SlotConfig):
         "refuse", description="clients with fewer than min_examples or without an example to test on"
     )
     one_class: Literal["refuse", "keep"] = Field(
-        "refuse", description="clients whose training examples are all of one class"
+        "refuse", description="clients whose examples of the training part are all of one class"
     )
 
 

@@ -12,7 +12,7 @@ Validation examples are ``data.validation_share`` of what is held out for testin
 The publisher's own division into training and test examples is ignored. A client's non-members are the windows that the
 activity sample (or ``data.examples_per_client``, which bounds what is kept) passed over: they look like the client's
 training windows, as hard non-members should, but adjacent windows of UCI HAR overlap by half, so half of many a
-non-member also occurs among the members. Without the activity sample there are no non-members. The shadow set comes
+non-member also occurs among the members. Without either there are no non-members. The shadow set comes
 from other people and is empty if every subject is a client.
 
 Each subject has random streams of its own, so more clients, or another fold, change nothing else.

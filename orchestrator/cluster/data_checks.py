@@ -50,7 +50,7 @@ def data_problems(
         source = sources[key]
         sentences = source.split("\n") if isinstance(source, str) else _sentences(run, source, misfits)
         trained = (run.training, run.rounds) if _settles(run) else ()
-        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks, trained))
+        partition = repr((federation_key(run, sweep.root_of(run)), run.attacks, trained, _starts_warm(run)))
         if not sentences and isinstance(source, Source) and partition not in attacked:
             attacked.add(partition)
             sentences = _undealt(run, source, settle)
@@ -80,10 +80,14 @@ def _settles(run: Run) -> bool:
     return run.training.module.settle is not ComponentContract.settle
 
 
+def _starts_warm(run: Run) -> bool:
+    return run.aggregation.module.warm_start(run.aggregation.config) is not None
+
+
 def _undealt(run: Run, source: Source, settle: Callable[[Run, Run], None]) -> list[str]:
-    """What attacks and training lack in the partition, which is made for those alone that have something to say of it."""
+    """What attacks, training and a warm start lack in the partition, which is made for those alone that look at it."""
     attacks = [(at, it) for at, it in enumerate(run.attacks) if it.module.data_problems is not Attack.data_problems]
-    if not attacks and not _settles(run):
+    if not attacks and not _settles(run) and not _starts_warm(run):
         return []
     small = source
     if source.train.x.ndim == 4:  # one pixel of each image takes a moment: attacks lack examples, not pixels
@@ -96,7 +100,7 @@ def _undealt(run: Run, source: Source, settle: Callable[[Run, Run], None]) -> li
 def _lacking(
     run: Run, attacks: Sequence[tuple[int, Component[Any, Any]]], source: Source, settle: Callable[[Run, Run], None]
 ) -> list[str]:
-    """What attacks, with their places in the list, and training lack in a partition of the data, or why there is none."""
+    """What attacks, with their places in the list, training and a warm start lack in a partition, or why there is none."""
     seed = partition_seed(run)
     try:
         data = run.split.module.partition(run.split.config, run.data.config, source, lambda name: stream(seed, name))
@@ -110,8 +114,11 @@ def _lacking(
     except ValueError as error:
         key, reason = keyed(str(error))
         return [f"{'.'.join(('training', *map(str, key)))}: {reason}"]
-    lacking = [(at, *pair) for at, attack in attacks for pair in attack.module.data_problems(attack.config, data)]
-    return [f"{'.'.join(filter(None, ('attacks', str(at), field)))}: {sentence}" for at, field, sentence in lacking]
+    lacking = [(f"attacks.{i}", *pair) for i, it in attacks for pair in it.module.data_problems(it.config, data)]
+    if _starts_warm(run) and not len(data.shadow):
+        without = f"trains on the server's shadow set, and the split {run.split.name} of {data.name} leaves it none"
+        lacking.append(("aggregation", "warm_start_epochs", f"{without}; set data.shadow_size, or this to 0"))
+    return [f"{'.'.join(filter(None, (slot, field)))}: {sentence}" for slot, field, sentence in lacking]
 
 
 def data_problem(sweep: Sweep, sentence: str) -> ConfigProblem:

@@ -322,7 +322,7 @@ class ReleaseAudit:
         if self.plan is None:
             return {}
         if self.plan.alone:
-            return lone_canaries.begin(self.run, self.clients)
+            return lone_canaries.begin(self.run, self.d, self.clients)
         return canary_audit.begin(self.run, self.plan, self.d)
 
     def due(self, round_: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,5 +108,7 @@ def begin(key: str, run: Run, data: Federation) -> None:
     from algorithms.core.network import Network
 
     multiply_with_one_thread()
+    # Training data are in shared, read-only memory, and nothing writes to tensors over them.
+    warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
     _sessions.clear()
     _sessions[key] = Session(run, data, Network(run.model, data.shape, data.classes, run.training.config.device))

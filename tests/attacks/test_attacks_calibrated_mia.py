@@ -286,11 +286,12 @@ def test_examples_of_other_people_are_held_back_for_nobody_but_a_clients_own_are
     """Who wrote an example would tell whether it was trained on, even in a model that memorizes nothing."""
     nothing, x = np.empty(0, int), np.zeros((6, 1), np.float32)
     roles = Roles((np.array([0, 1]), np.array([2, 3])), nothing, nothing, nothing, nothing, shadow=np.array([4, 5]))
-    for subjects, expected in (([0, 0, 1, 1, 2, 2], True), ([0, 0, 1, 1, 0, 1], False)):
-        source = Source(
-            "people", 1, Examples(x, np.zeros(6, int)), Examples(x[:0], nothing), subjects=np.array(subjects)
-        )
-        assert roles.strangers(source) == expected
+    parts = Examples(x, np.zeros(6, int)), Examples(x[:0], nothing)
+    for people, expected in ((np.array([0, 0, 1, 1, 2, 2]), True), (np.array([0, 0, 1, 1, 0, 1]), False)):
+        assert roles.strangers(Source("people", 1, *parts, subjects=people)) == expected
+        # Patients of a table, with or without hospitals, of which all have the same.
+        assert roles.strangers(Source("people", 1, *parts, persons=people)) == expected
+        assert roles.strangers(Source("people", 1, *parts, subjects=np.zeros(6, int), persons=people)) == expected
     strangers = replace(noise(), strangers=True)
     assert pool_of("auto", strangers, stream).trained.all()
     assert [field for field, _ in problems("matched", strangers)] == ["pool"]

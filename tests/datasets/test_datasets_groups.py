@@ -126,3 +126,5 @@ def test_all_problems_are_found_at_once():
     found = groups.shortages(Config(minority_ratio=0.01), SharedTestConfig(clients=5, shadow_size=0), windows)
     keys = [sentence.split(":")[0] for sentence in found]
     assert keys == ["data.split.minority_ratio", "data.split.transform", "data.clients"]
+    (sentence,) = groups.shortages(Config(**BRIGHT), SHARED, source())
+    assert sentence.endswith("brightness is for pixels in [0, 1], to which it clips; toy has values from 0 to 159")

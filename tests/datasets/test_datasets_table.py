@@ -111,6 +111,7 @@ def test_every_kind_of_file_gives_the_same_source(tmp_path: Path) -> None:
     expected = read(tmp_path)
     content = csv.read_csv(tmp_path / "t.csv")
     content = content.set_column(2, "sex", content["sex"].dictionary_encode())
+    content = content.set_column(1, "age", content["age"].cast(pa.float32()).cast(pa.float16()))
     pq.write_table(content, tmp_path / "t.parquet")
     saved(tmp_path / "hub", content)
     with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_file(file, content.schema) as writer:
@@ -256,6 +257,8 @@ def test_files_that_are_not_there_or_of_no_known_kind_are_refused(tmp_path: Path
 def test_rows_without_a_label_are_left_out_if_asked(tmp_path: Path) -> None:
     text = SMALL.replace("p3,30,m,true,b,train,yes", "p3,30,m,true,b,train,")
     assert same(read(tmp_path, text, unlabeled="drop"), read(tmp_path, SMALL.replace("p3,30,m,true,b,train,yes\n", "")))
+    numbers = text.replace(",yes", ",2021001").replace(",no", ",0")  # floats, where some are missing
+    assert read(tmp_path, numbers, unlabeled="drop").class_names == ("0", "2021001")
 
 
 def test_the_servers_examples_alone_prepare_the_others(tmp_path: Path) -> None:

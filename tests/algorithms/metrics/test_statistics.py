@@ -42,7 +42,7 @@ def test_an_interval_ends_where_values_end() -> None:
         assert limits(metric(name)) == (0, math.inf)
     for name in ("accuracy", "sia_fi", "fedmia_fi", "eod", "calibrated_fpr_set_to_1_fpr", "calibrated_auc_low"):
         assert limits(metric(name)) == (0, 1)
-    assert limits(metric("rho_spearman")) == (-1, 1)
+    assert limits(metric("rho_spearman")) == limits(metric("rho_reliability")) == (-1, 1)
     for name in ("risk_gap", "cia_difference", "equalized_odds_signed", "unheard_of"):
         assert limits(metric(name)) == (-math.inf, math.inf)
 

@@ -136,6 +136,8 @@ def test_a_poisson_round_is_divided_by_the_expected_number_of_clients():
         released, metrics = global_dp.release(config, moved, got, normals())
         assert released == pytest.approx(sent.sum(axis=0) / 4, abs=1e-5)
         assert metrics["noise_std"] == pytest.approx(1e-9 * 100 / 4)
+        moved_by = np.linalg.norm(sent.sum(axis=0) / 4)
+        assert metrics["noise_to_update"] == pytest.approx(2.5e-8 * math.sqrt(12) / moved_by)
         assert global_dp.event(config, got, where) == PrivacyEvent(pytest.approx(1e-9), "poisson", 0.4, came)
 
 

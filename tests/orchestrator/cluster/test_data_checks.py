@@ -197,8 +197,12 @@ def test_an_attack_without_a_shadow_set_is_refused_and_does_not_fail_in_a_later_
             f"{own.sweep}:7: base.attacks.0: shadow_mia trains shadow models on the server's shadow set, "
         )
         assert f"which has {tests} examples of mine; it needs 2 or more" in problem.sentence
-    own.sweep.write_text(SWEEP.replace("[{name: shadow_mia, shadows: 1}]", "[]"))
+    own.sweep.write_text(bare := SWEEP.replace("[{name: shadow_mia, shadows: 1}]", "[]"))
     assert own.reads("tests = 0") == []
+    dirichlet = bare.replace("{name: groups, transform: none, minority_ratio: 0.5}", "dirichlet")
+    own.sweep.write_text(dirichlet + "  aggregation: fedopt\n")
+    (problem,) = own.reads()  # shadow_size: null, which is all test examples under other splits and none here
+    assert "base.aggregation" in str(problem) and "dirichlet of mine leaves it none" in problem.sentence
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,8 @@ def test_an_audit_of_metric_privacy_changes_nothing_and_claims_nothing(tmp_path)
     assert "epsilon" not in found[1] and "audit_verdict" not in found[1]
     assert found[1]["guarantee"].startswith("none: the noise depends on the distance")
     assert found[1]["audit_canaries"] == 32 and found[1]["audit_rounds"] == 3
+    small = finished(opened(distant(), tmp_path / "small", planted(clients=6)))  # 22 parameters have 16 directions
+    assert told(small)["audit_canaries"] == 16 and (small.state.canaries["direction"] > 0).all()
 
 
 def test_canaries_that_change_no_distance_are_told_by_their_direction_alone(tmp_path):
