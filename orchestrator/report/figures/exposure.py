@@ -49,7 +49,7 @@ def exposure(arr: Arrangement) -> Figure | None:
         ax.set_xlim(-0.6, len(attacks) - 0.4)
     drawing.same_scale(axes, [""] * len(axes))
     drawing.label_axes(axes, "", "success beyond chance (share of the possible)")
-    counts = [len(cell.trials) for *_, cell in arr.cells()]
+    counts = [cell.repetitions for *_, cell in arr.cells()]
     note = f"{drawing.mean_note(counts)}; first line of a label: what the attacker sees, the most first"
     return drawing.legend(figure, [*drawing.handles(arr), drawing.stroke("by chance", **drawing.REFERENCE)], note)
 
