@@ -5,12 +5,12 @@ much. Its effect is the mean difference over pairs of trials with the same parti
 are averaged first, because they are not independent. The rule, in this order, at 95 %, with Holm's correction over
 the claims of a paper in one reading of each field (those without readings count in each):
 
-1. fewer than five pairs: one run, or inconclusive, with the number of pairs that would decide;
+1. fewer than five pairs: one run, or inconclusive;
 2. within the margin (two one-sided tests): no effect, or one that is too small to matter, unless as small a one is printed;
-3. the claim's side of zero: supported, or smaller than printed if the whole interval lies below the printed effect;
+3. the claim's side of zero: supported, or smaller than printed if the interval lies below the printed effect less the margin;
 4. the other side: reversed;
 5. not the printed effect: contradicted as printed, effect undecided;
-6. else inconclusive.
+6. else inconclusive. Of 1, 5 and 6 the page says how many pairs would decide.
 
 A claim that two methods do not differ, that one is not below the other, or that a value is the printed one, is supported if
 the one-sided tests say so, and contradicted if the effect is beyond the margin; a value is not reproduced if it is not shown
@@ -45,7 +45,7 @@ FILE = Path(__file__).with_name("claims.yaml")
 FEWEST_PAIRS = 5
 SUPPORTED, SMALLER, REVERSED = "supported", "smaller than printed", "reversed"
 NO_EFFECT, CONTRADICTED = "no effect", "contradicted as printed, effect undecided"
-INCONCLUSIVE, ONE_RUN, NOT_TESTED = "inconclusive", "one run, as in the paper", "not tested"
+INCONCLUSIVE, ONE_RUN, NOT_TESTED = "inconclusive", "one run", "not tested"
 BEYOND, OTHER_VALUE, TINY = "contradicted", "value not reproduced", "too small to matter"
 IN_PART, AGAINST_IN_PART = "supported in part", "contradicted in part"
 # From what says least. A claim of parts that differ gets the first that one of them has, if nothing is said in part.
@@ -333,12 +333,12 @@ def words(verdict: Verdict) -> str:
 
 LEGEND = (
     f"An effect is *{SUPPORTED}* if it is on the claimed side of zero or, where none is claimed, within the margin; "
-    f"*{SMALLER}* if it is on that side, but clearly smaller; *{NO_EFFECT}* if it is within the margin, *{TINY}* if it is on "
-    f"that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin where none is claimed. "
-    f"*{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not the measured "
-    f"one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no effect; of "
-    "one beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of "
-    "the printed effect is not in the table."
+    f"*{SMALLER}* if it is on that side, but by more than the margin smaller; *{NO_EFFECT}* if it is within the margin, "
+    f"*{TINY}* if it is on that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin "
+    f"where none is claimed. *{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not "
+    f"the measured one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no "
+    "effect; of one beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; "
+    "the p of the printed effect is not in the table."
 )
 HEAD = ("claim", "part", "reading", "printed", "measured", "predicted", "margin", "pairs", "p (Holm)", "verdict")
 
@@ -402,7 +402,7 @@ def _need(verdict: Verdict, part: Part) -> list[str]:
         which = "" if {*verdict.readings.values()} == {NOT_TESTED} else f"{label} "
         files = (f"`sweeps/{name}.yaml` ({hours} h on two cores)" for name, hours in verdict.claim["sweeps"].items())
         return [f"{which}not tested: {', '.join(files)}"]
-    if part.verdict == INCONCLUSIVE and (needed := part.effect.pairs_needed(part.tests)):
+    if part.verdict in (INCONCLUSIVE, CONTRADICTED) and (needed := part.effect.pairs_needed(part.tests)):
         return [f"{label}: about {max(part.effect.n + 1, needed)} pairs would decide"]
     return []
 
