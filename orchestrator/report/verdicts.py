@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from statistics import stdev
@@ -32,9 +32,11 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.metrics.statistics import NAN, SIGNIFICANT, holm, p_text, quantile
 from orchestrator.config.errors import amount
+from orchestrator.config.metric_names import metrics
+from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.data import Results, grouped
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
-from orchestrator.report.measured import ORIGIN, Trial, differing, matches, trials_of
+from orchestrator.report.measured import ORIGIN, Trial, differing, flat, matches, trials_of
 from orchestrator.report.numbers import load, papers
 from orchestrator.report.summary import markdown_table
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).with_name("claims.yaml")
 FEWEST_PAIRS = 5
+QUEUED = "no sweep file has these trials as it stands; see `benchmarks/evidence/queue.yaml`"
 SUPPORTED, SMALLER, REVERSED = "supported", "smaller than printed", "reversed"
 NO_EFFECT, CONTRADICTED = "no effect", "contradicted as printed, effect undecided"
 INCONCLUSIVE, ONE_RUN, NOT_TESTED = "inconclusive", "one run", "not tested"
@@ -355,10 +358,11 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
         'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies where '
         "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
-        "one reading of each field, and a verdict holds for that reading. Below a table stand its trials, their hours, and "
-        "where they are from: of our own the line of `benchmarks/evidence/queue.yaml`, which `run_queue.py RESULTS LINE` runs; "
-        "commits; the release of torch; the processor since it is recorded. Beside what is not tested stand the "
-        "hours that all trials of a file take by `--dry-run`, if no client changes its model.",
+        "one reading of each field, and a verdict holds for that reading. Below a table stand its trials, the hours that their "
+        "rounds take one after another, and where they are from: of our own the line of `benchmarks/evidence/queue.yaml`, "
+        "which `run_queue.py RESULTS LINE` runs; commits; the release of torch; the processor; in brackets, of how many this "
+        "is recorded. Beside what is not tested stand the trials that test it, and the hours that all trials of their file "
+        "take on two cores by `--dry-run`, if no client changes its model.",
         LEGEND,
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
@@ -395,13 +399,23 @@ def _made_of(verdict: Verdict) -> str:
     return "; ".join(made)
 
 
+@cache
+def _planned(name: str) -> list[Trial]:
+    """The trials of a sweep file, as if each had finished and measured everything."""
+    runs = load_sweep(FILE.parents[2] / "sweeps" / f"{name}.yaml").runs
+    return [Trial(str(at), flat(run.to_dict()), dict.fromkeys(metrics(), 1.0)) for at, run in enumerate(runs)]
+
+
 def _need(verdict: Verdict, part: Part) -> list[str]:
     """What would decide a part that is not."""
-    label = ", ".join(filter(None, (part.name, part.reading)))
+    label, claim = ", ".join(filter(None, (part.name, part.reading))), verdict.claim
     if part.verdict == NOT_TESTED:
-        which = "" if {*verdict.readings.values()} == {NOT_TESTED} else f"{label} "
-        files = (f"`sweeps/{name}.yaml` ({hours} h on two cores)" for name, hours in verdict.claim["sweeps"].items())
-        return [f"{which}not tested: {', '.join(files)}"]
+        (entry,) = (entry for entry in claim["parts"] if entry["name"] == part.name)
+        reading, files = (claim.get("readings") or {}).get(part.reading, {}), []
+        for name, hours in claim["sweeps"].items():
+            if trials := part_effect(claim, entry, reading, planned := _planned(name)).trials:
+                files.append(f"{len(trials)} of the {len(planned)} trials of `sweeps/{name}.yaml` ({hours} h for all)")
+        return [f"{label} not tested: {', '.join(files) or QUEUED}"]
     if part.verdict in (INCONCLUSIVE, CONTRADICTED) and (needed := part.effect.pairs_needed(part.tests)):
         return [f"{label}: about {max(part.effect.n + 1, needed)} pairs would decide"]
     return []

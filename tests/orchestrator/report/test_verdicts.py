@@ -314,6 +314,22 @@ def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_
                 assert found, (claim["claim"], part["name"], reading, side)
 
 
+def test_what_would_decide_is_trials_that_a_file_has_as_it_stands_or_more_pairs() -> None:
+    judged = {one.claim["claim"]: one for one in rule.verdicts([])}
+    beta, dp = (
+        [rule._need(judged[name], part)[0] for part in judged[name].parts] for name in ("finp/beta", "finp/dp_sgd")
+    )
+    files = [f"`sweeps/finp_cifar_cnn_beta{tail}.yaml`" for tail in ("", "_as_released")]
+    assert [re.findall("[0-9]+ of the [0-9]+ trials of (\\S+)", line) for line in beta] == [
+        [one] for one in files for _ in range(4)
+    ]
+    assert "beta 0.1, PCA, as released not tested: 2 of the 15 trials" in beta[4] and dp == [
+        f"DP-SGD not tested: {rule.QUEUED}"
+    ]
+    near = Part("p/c", "part", "", Effect((0.06, -0.02, 0.03, 0.07, 0.01), -0.1, 0.05, -1.0), verdict=rule.CONTRADICTED)
+    assert rule._need(judged["finp/beta"], near) == [f"part: about {near.effect.pairs_needed()} pairs would decide"]
+
+
 def test_every_claim_is_complete() -> None:
     page = (ROOT / "benchmarks" / "README.md").read_text()
     hours = dict(re.findall(r"^\| `(\w+)` \| \d+ \| [\d.]+ \| ([\d.]+)", page, re.M))
