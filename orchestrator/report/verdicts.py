@@ -22,6 +22,7 @@ some are and the others are not, or were not tested; contradicted in part where 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).with_name("claims.yaml")
 FEWEST_PAIRS = 5
+FLOAT32 = "float32"
 QUEUED = "no sweep file has these trials as it stands; see `benchmarks/evidence/queue.yaml`"
 SUPPORTED, SMALLER, REVERSED = "supported", "smaller than printed", "reversed"
 NO_EFFECT, CONTRADICTED = "no effect", "contradicted as printed, effect undecided"
@@ -379,7 +381,8 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))
                 logarithms = "Effects and margin are logarithms of quotients. " * (verdict.claim.get("scale") == "log")
-                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}. {_made_of(verdict)}.")
+                remark = load(FILE)["remarks"].get(verdict.claim["where"]["data.name"], "")
+                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}. {_made_of(verdict)}. {remark}".rstrip())
             gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict, part)))
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     if notes:
@@ -392,10 +395,13 @@ def _made_of(verdict: Verdict) -> str:
     trials = {trial.id: trial for part in verdict.parts for trial in part.trials}.values()
     timed = [trial.metrics for trial in trials if {"rounds", "seconds_per_round"} <= trial.metrics.keys()]
     hours = math.fsum(metrics["rounds"] * metrics["seconds_per_round"] for metrics in timed) / 3600
-    made = [f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h in all" if timed else "")]
+    made = [f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h of rounds" if timed else "")]
+    formats = Counter(trial.run.get("training.precision", FLOAT32) for trial in trials)
+    made += [f"{count} in {name}" for name, count in sorted(formats.items()) if name != FLOAT32]
     for column, head in ORIGIN.items():
-        found = sorted({trial.origin[column] for trial in trials if column in trial.origin})
-        made += [head + ", ".join(found)] if found else []
+        found = [trial.origin[column] for trial in trials if column in trial.origin]
+        known = f" ({len(found)} of {len(trials)})" if len(found) < len(trials) else ""
+        made += [f"{head}{', '.join(sorted({*found}))}{known}"] if found else []
     return "; ".join(made)
 
 

@@ -330,6 +330,12 @@ def test_what_would_decide_is_trials_that_a_file_has_as_it_stands_or_more_pairs(
     assert rule._need(judged["finp/beta"], near) == [f"part: about {near.effect.pairs_needed()} pairs would decide"]
 
 
+def test_where_trials_are_from_says_of_how_many_that_is_known() -> None:
+    trials = *both(0, 0.1, **{"training.precision": "bf16"}), replace(trial("plain", 1, 0.1), origin={"commit": "c"})
+    part = Part("p/c", "part", "", Effect((), NAN, 0.05, 1.0), trials)
+    assert rule._made_of(rule.Verdict({}, (part,))) == "3 trials; 2 in bf16; commit c (1 of 3)"
+
+
 def test_every_claim_is_complete() -> None:
     page = (ROOT / "benchmarks" / "README.md").read_text()
     hours = dict(re.findall(r"^\| `(\w+)` \| \d+ \| [\d.]+ \| ([\d.]+)", page, re.M))
