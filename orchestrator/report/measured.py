@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,11 +88,12 @@ def trials_of(results: Results) -> tuple[list[Trial], list[str]]:
 
 def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], list[str]]:
     """The finished trials whose noise can be drawn again, and a sentence for each reason to leave others out."""
-    unfinished = sum(row["status"] != "finished" for row, _ in rows)
+    lost = Counter(row["status"] for row, _ in rows if row["status"] != "finished")
     secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
     notes = []
-    if unfinished:
-        notes.append(f"{name}: {unfinished} of {len(rows)} trials have not finished; they are not used")
+    if lost:
+        said = ", ".join(f"{count} {status}" for status, count in lost.items())
+        notes.append(f"{name}: of {len(rows)} trials {said}; not used")
     if secret:
         notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
     return [

@@ -367,6 +367,7 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
     table.to_parquet(tmp_path / "some.parquet")
     trials, notes = read_trials([tmp_path])
     assert [one.id for one in trials] == ["c"] and len(notes) == 2 and trials[0].origin == {"table": "some"}
+    assert f"{tmp_path.name}: of 3 trials 1 failed; not used" in notes
     table.drop(columns="run").to_parquet(tmp_path / "old.parquet")
     assert len(read_trials([tmp_path])[1]) == 3
     assert trials[0].metrics == {"accuracy": 0.3}
