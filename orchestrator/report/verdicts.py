@@ -340,10 +340,10 @@ LEGEND = (
     f"An effect is *{SUPPORTED}* if it is on the claimed side of zero or, where none is claimed, within the margin; "
     f"*{SMALLER}* if it is on that side, but by more than the margin smaller; *{NO_EFFECT}* if it is within the margin, "
     f"*{TINY}* if it is on that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin "
-    f"where none is claimed. *{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not "
-    f"the measured one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no "
-    "effect; of one beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; "
-    "the p of the printed effect is not in the table."
+    f"where none is claimed. *{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed "
+    f"value is not the measured one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The "
+    "column p is of no effect; of one beyond the margin where an effect within it is shown, or where none is claimed and "
+    "that is the smaller p; the p of the printed effect is not in the table."
 )
 HEAD = ("claim", "part", "reading", "printed", "measured", "predicted", "margin", "pairs", "p (Holm)", "verdict")
 
