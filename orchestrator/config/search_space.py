@@ -36,10 +36,7 @@ RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
         "[low, high] with 0 < low",
     ),
     "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high], integers, high itself is not drawn"),
-    "quniform": (
-        lambda rng, low, high, step: _rounded(rng.uniform(low, high), step),
-        "[low, high, step], both ends multiples of the step",
-    ),
+    "quniform": (lambda rng, low, high, q: _rounded(rng.uniform(low, high), q), "[low, high, step], multiples of step"),
 }
 WORDS = {GRID: "[value, value, ...]"} | {word: arguments for word, (_, arguments) in RANDOM.items()}
 

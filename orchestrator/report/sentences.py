@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
 from statistics import NormalDist
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
@@ -267,7 +266,7 @@ def most_exposed(results: Results, setting: Setting, column: str) -> str:
     names = list[str]()
     for trial in setting.finished:
         rows = [row for row in results.table(trial, "clients") if row.get(column) is not None and row.get("name")]
-        names += [printable(str(max(rows, key=itemgetter("round", column))["name"]))] if rows else []
+        names += [printable(str(max(rows, key=lambda row: (row["round"], row[column]))["name"]))] if rows else []
     counted = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{name} in {n}" for name, n in counted[:NAMED])
     more = f", {len(counted) - NAMED} others" if len(counted) > NAMED else ""

@@ -134,11 +134,8 @@ def _handles(arr: Arrangement) -> list[Any]:
 
 def _note(arr: Arrangement, names: list[str]) -> str:
     counted = [cell.repetitions for *_, cell in arr.cells()]
-    if max(counted) < FEWEST:
-        words = "points: one seed" if max(counted) == 1 else "points: single seeds (too few for a mean)"
-    else:
-        words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
-        words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
+    words = drawing.mean_note(counted, "large points", "crosses")
+    words += "; pale points: single seeds" * (max(counted) >= FEWEST)
     colored = f"; color{' and line' * arr.ordered}: method, shape: {', '.join(key_labels(arr.axis))}"
     words += colored if _by_shape(arr) else ""
     if drawing.chance_handles(arr, names):
