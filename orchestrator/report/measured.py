@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.report.data import DEAL, SLOT_NAMES, Repeat, Results, Row, Value, leaves, read_results, repeat, text
+from orchestrator.results.paths import FolderError
 
 # Fields that change no result, or only which random numbers are drawn.
 IRRELEVANT = (
@@ -53,21 +54,27 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
         The trials, and a sentence for each thing that was left out.
 
     Raises:
-        FolderError: a folder has neither.
+        FolderError: a folder has neither, or a table is damaged.
     """
     import pandas as pd
 
     trials: dict[str, Trial] = {}
     notes = []
     for path in paths:
+        if not path.is_dir():
+            raise FolderError(f"{path} is no folder; give RESULTS/<sweep>, or a folder of tables of measured trials")
         tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
         if tables:
-            frames = {table.stem: frame for table in tables if {"id", "status"} <= set(frame := pd.read_parquet(table))}
-            notes += [
-                f"{name}: has no resolved runs (column run); not used" for name in frames if "run" not in frames[name]
-            ]
-            whole = [frame.assign(table=name) for name, frame in frames.items() if "run" in frame]
-            rows = [(row, flat(json.loads(row["run"]))) for frame in whole for row in frame.to_dict("records")]
+            rows: list[tuple[Row, Run]] = []
+            for table in tables:
+                try:
+                    frame = pd.read_parquet(table).assign(table=table.stem)
+                    if {"id", "status"} <= set(frame):
+                        rows += [(row, flat(json.loads(row["run"]))) for row in frame.to_dict("records")]
+                except KeyError:
+                    notes.append(f"{table.stem}: has no resolved runs (column run); not used")
+                except (OSError, TypeError, ValueError) as error:
+                    raise FolderError(f"{table} is damaged, or a row has no run (column run); copy it again") from error
             usable, left_out = _usable(rows, path.name)
         else:
             usable, left_out = trials_of(read_results(path))
@@ -90,12 +97,8 @@ def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], li
     """The finished trials whose noise can be drawn again, and a sentence for each reason to leave others out."""
     lost = Counter(row["status"] for row, _ in rows if row["status"] != "finished")
     secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
-    notes = []
-    if lost:
-        said = ", ".join(f"{count} {status}" for status, count in lost.items())
-        notes.append(f"{name}: of {len(rows)} trials {said}; not used")
-    if secret:
-        notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
+    notes = [f"{name}: of {len(rows)} trials {', '.join(f'{n} {it}' for it, n in lost.items())}; not used"] * bool(lost)
+    notes += [f"{name}: {secret} trials with secret noise cannot be repeated; they are not used"] * bool(secret)
     return [
         Trial(
             row["id"],

@@ -27,7 +27,7 @@ from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.measured import Trial, flat, matches, read_trials
 from orchestrator.report.verdicts import Effect, Part
-from orchestrator.results.paths import Folder
+from orchestrator.results.paths import Folder, FolderError
 from orchestrator.tracking.projection import project_sweep
 from tests.support.pages import ROOT
 
@@ -316,24 +316,14 @@ def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_
 
 def test_what_would_decide_is_trials_that_a_file_has_as_it_stands_or_more_pairs() -> None:
     judged = {one.claim["claim"]: one for one in rule.verdicts([])}
-    beta, dp = (
-        [rule._need(judged[name], part)[0] for part in judged[name].parts] for name in ("finp/beta", "finp/dp_sgd")
-    )
-    files = [f"`sweeps/finp_cifar_cnn_beta{tail}.yaml`" for tail in ("", "_as_released")]
-    assert [re.findall("[0-9]+ of the [0-9]+ trials of (\\S+)", line) for line in beta] == [
-        [one] for one in files for _ in range(4)
-    ]
-    assert "beta 0.1, PCA, as released not tested: 2 of the 15 trials" in beta[4] and dp == [
-        f"DP-SGD not tested: {rule.QUEUED}"
-    ]
+    lines = [rule._need(judged[name], judged[name].parts[-1]) for name in ("finp/beta", "finp/dp_sgd")]
+    planned = "2 of the 15 trials of `sweeps/finp_cifar_cnn_beta_as_released.yaml` (80 h for all)"
+    assert lines == [[f"beta 0.3, ALA, as released not tested: {planned}"], [f"DP-SGD not tested: {rule.QUEUED}"]]
     near = Part("p/c", "part", "", Effect((0.06, -0.02, 0.03, 0.07, 0.01), -0.1, 0.05, -1.0), verdict=rule.CONTRADICTED)
     assert rule._need(judged["finp/beta"], near) == [f"part: about {near.effect.pairs_needed()} pairs would decide"]
-
-
-def test_where_trials_are_from_says_of_how_many_that_is_known() -> None:
     trials = *both(0, 0.1, **{"training.precision": "bf16"}), replace(trial("plain", 1, 0.1), origin={"commit": "c"})
-    part = Part("p/c", "part", "", Effect((), NAN, 0.05, 1.0), trials)
-    assert rule._made_of(rule.Verdict({}, (part,))) == "3 trials; 2 in bf16; commit c (1 of 3)"
+    made = rule.Verdict({}, (replace(near, trials=trials),))
+    assert rule._made_of(made) == "3 trials; 2 in bf16; commit c (1 of 3)"
 
 
 def test_every_claim_is_complete() -> None:
@@ -371,6 +361,17 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
     table.drop(columns="run").to_parquet(tmp_path / "old.parquet")
     assert len(read_trials([tmp_path])[1]) == 3
     assert trials[0].metrics == {"accuracy": 0.3}
+    table.assign(run=[*table["run"][:2], None]).to_parquet(tmp_path / "some.parquet")
+    (cut := tmp_path / "folder" / "cut.parquet").parent.mkdir()
+    cut.write_bytes((tmp_path / "old.parquet").read_bytes()[:100])
+    for path, words in (
+        (tmp_path, "some.parquet is damaged"),
+        (cut.parent, "cut.parquet is damaged"),
+        (cut, "no folder"),
+    ):
+        with pytest.raises(FolderError, match=words):
+            read_trials([path])
+    assert main(["verdict", "docs/measured", "--output", str(cut)]) == 2
 
 
 def test_the_page_of_verdicts_is_what_the_command_makes(
