@@ -22,7 +22,6 @@ some are and the others are not, or were not tested; contradicted in part where 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).with_name("claims.yaml")
 FEWEST_PAIRS = 5
-FLOAT32 = "float32"
 QUEUED = "no sweep file has these trials as it stands; see `benchmarks/evidence/queue.yaml`"
 SUPPORTED, SMALLER, REVERSED = "supported", "smaller than printed", "reversed"
 NO_EFFECT, CONTRADICTED = "no effect", "contradicted as printed, effect undecided"
@@ -337,13 +335,13 @@ def words(verdict: Verdict) -> str:
 
 
 LEGEND = (
-    f"An effect is *{SUPPORTED}* if it is on the claimed side of zero or, where none is claimed, within the margin; "
-    f"*{SMALLER}* if it is on that side, but by more than the margin smaller; *{NO_EFFECT}* if it is within the margin, "
-    f"*{TINY}* if it is on that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin "
-    f"where none is claimed. *{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed "
-    f"value is not the measured one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The "
-    "column p is of no effect; of one beyond the margin where an effect within it is shown, or where none is claimed and "
-    "that is the smaller p; the p of the printed effect is not in the table."
+    f"An effect is *{SUPPORTED}* if it is on the claimed side of zero or, where none is claimed, within the margin; *{SMALLER}*"
+    f" if it is on that side, but by more than the margin smaller; *{NO_EFFECT}* if it is within the margin, *{TINY}* if it is "
+    f"on that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin where none is claimed. "
+    f"*{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not the measured one."
+    f" *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no effect; of one "
+    "beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of the "
+    "printed effect is not in the table."
 )
 HEAD = ("claim", "part", "reading", "printed", "measured", "predicted", "margin", "pairs", "p (Holm)", "verdict")
 
@@ -358,13 +356,13 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "# Verdicts on published claims",
         f"Made by `fedpriv verdict {' '.join(sources)}` from the claims in `orchestrator/report/claims.yaml`; the rule, with "
         "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
-        'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies where '
-        "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
-        "one reading of each field, and a verdict holds for that reading. Below a table stand its trials, the hours that their "
-        "rounds take one after another, and where they are from: of our own the line of `benchmarks/evidence/queue.yaml`, "
-        "which `run_queue.py RESULTS LINE` runs; commits; the release of torch; the processor; in brackets, of how many this "
-        "is recorded. Beside what is not tested stand the trials that test it, and the hours that all trials of their file "
-        "take on two cores by `--dry-run`, if no client changes its model.",
+        'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies '
+        "where that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a "
+        "paper in one reading of each field, and a verdict holds for that reading. Below a table stand its trials, the hours "
+        "that their rounds take one after another, where they are from (of our own the line of "
+        "`benchmarks/evidence/queue.yaml`, which `run_queue.py RESULTS LINE` runs), commit, torch and processor; in brackets,"
+        " of how many that is known. Beside what is not tested stand the trials that test it, and the hours that all trials "
+        "of their file take on two cores by `--dry-run`, if no client changes its model.",
         LEGEND,
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
@@ -396,8 +394,8 @@ def _made_of(verdict: Verdict) -> str:
     timed = [trial.metrics for trial in trials if {"rounds", "seconds_per_round"} <= trial.metrics.keys()]
     hours = math.fsum(metrics["rounds"] * metrics["seconds_per_round"] for metrics in timed) / 3600
     made = [f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h of rounds" if timed else "")]
-    formats = Counter(trial.run.get("training.precision", FLOAT32) for trial in trials)
-    made += [f"{count} in {name}" for name, count in sorted(formats.items()) if name != FLOAT32]
+    formats = [trial.run.get("training.precision", "float32") for trial in trials]
+    made += [f"{formats.count(name)} in {name}" for name in sorted({*formats} - {"float32"})]
     for column, head in ORIGIN.items():
         found = [trial.origin[column] for trial in trials if column in trial.origin]
         known = f" ({len(found)} of {len(trials)})" if len(found) < len(trials) else ""
