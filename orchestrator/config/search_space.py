@@ -36,7 +36,7 @@ RANDOM: dict[str, tuple[Callable[..., Any] | None, str]] = {
         "[low, high] with 0 < low",
     ),
     "randint": (lambda rng, low, high: int(rng.integers(low, high)), "[low, high], integers, high itself is not drawn"),
-    "quniform": (lambda rng, low, high, step: _rounded(rng.uniform(low, high), step), "[low, high, step]"),
+    "quniform": (lambda rng, low, high, q: _rounded(rng.uniform(low, high), q), "[low, high, step], multiples of step"),
 }
 WORDS = {GRID: "[value, value, ...]"} | {word: arguments for word, (_, arguments) in RANDOM.items()}
 
@@ -128,8 +128,9 @@ def _is_range(word: str, bounds: list[Any]) -> bool:
         return False
     low, high, *steps = bounds
     right = low < high and math.isfinite(high - low) and (low > 0 or word != "loguniform")
-    # A step below a billionth of the bounds would be lost in rounding.
-    return right and all(step > 1e-9 * max(abs(low), abs(high)) for step in steps)
+    # A step below a billionth of the bounds would be lost in rounding; what is rounded to a multiple can leave other bounds.
+    large = all(step > 1e-9 * max(abs(low), abs(high)) for step in steps)
+    return right and large and all(abs(end / step - round(end / step)) < 1e-6 for step in steps for end in (low, high))
 
 
 def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[ConfigProblem]]:

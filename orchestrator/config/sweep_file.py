@@ -268,7 +268,7 @@ def _trials(
     tree: Mapping[str, Any], samples: int | None, tune: Tune | None
 ) -> tuple[list[Trial], Space | None, list[ConfigProblem]]:
     """Every trial, what they are made of, and all problems of ``base`` and ``sweep``, each once."""
-    base, section = tree.get("base", MISSING), tree.get("sweep") or {}
+    base, section = tree.get("base", MISSING), {} if tree.get("sweep") is None else tree["sweep"]
     if base is MISSING:
         sentence = "is missing; it must be a map of rounds, data, model and further slots"
         return [], None, [ConfigProblem(sentence, ("base",))]

@@ -185,6 +185,11 @@ class Setting:
         """The trials with the status ``finished``."""
         return [trial for trial in self.trials if trial["status"] == "finished"]
 
+    @property
+    def repetitions(self) -> int:
+        """The number of independent repetitions that have finished, see `independent`."""
+        return len(independent([(repeat(trial), 0.0) for trial in self.finished]))
+
     def measured(self, metric: str) -> list[float]:
         """The independent values of ``metric`` in the finished trials that have it, see `independent`."""
         return independent([(repeat(t), float(t[metric])) for t in self.finished if t.get(metric) is not None])

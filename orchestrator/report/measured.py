@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orchestrator.report.data import DEAL, SLOT_NAMES, Repeat, Results, Row, Value, leaves, read_results, repeat, text
+from orchestrator.results.paths import FolderError
 
 # Fields that change no result, or only which random numbers are drawn.
 IRRELEVANT = (
@@ -52,21 +54,27 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
         The trials, and a sentence for each thing that was left out.
 
     Raises:
-        FolderError: a folder has neither.
+        FolderError: a folder has neither, or a table is damaged.
     """
     import pandas as pd
 
     trials: dict[str, Trial] = {}
     notes = []
     for path in paths:
+        if not path.is_dir():
+            raise FolderError(f"{path} is no folder; give RESULTS/<sweep>, or a folder of tables of measured trials")
         tables = [] if (path / "manifest.json").exists() else sorted(path.glob("*.parquet"))
         if tables:
-            frames = {table.stem: frame for table in tables if {"id", "status"} <= set(frame := pd.read_parquet(table))}
-            notes += [
-                f"{name}: has no resolved runs (column run); not used" for name in frames if "run" not in frames[name]
-            ]
-            whole = [frame.assign(table=name) for name, frame in frames.items() if "run" in frame]
-            rows = [(row, flat(json.loads(row["run"]))) for frame in whole for row in frame.to_dict("records")]
+            rows: list[tuple[Row, Run]] = []
+            for table in tables:
+                try:
+                    frame = pd.read_parquet(table).assign(table=table.stem)
+                    if {"id", "status"} <= set(frame):
+                        rows += [(row, flat(json.loads(row["run"]))) for row in frame.to_dict("records")]
+                except KeyError:
+                    notes.append(f"{table.stem}: has no resolved runs (column run); not used")
+                except (OSError, TypeError, ValueError) as error:
+                    raise FolderError(f"{table} is damaged, or a row has no run (column run); copy it again") from error
             usable, left_out = _usable(rows, path.name)
         else:
             usable, left_out = trials_of(read_results(path))
@@ -87,13 +95,10 @@ def trials_of(results: Results) -> tuple[list[Trial], list[str]]:
 
 def _usable(rows: Sequence[tuple[Row, Run]], name: str) -> tuple[list[Trial], list[str]]:
     """The finished trials whose noise can be drawn again, and a sentence for each reason to leave others out."""
-    unfinished = sum(row["status"] != "finished" for row, _ in rows)
+    lost = Counter(row["status"] for row, _ in rows if row["status"] != "finished")
     secret = sum(run.get("privacy.noise") == "secret" for _, run in rows)
-    notes = []
-    if unfinished:
-        notes.append(f"{name}: {unfinished} of {len(rows)} trials have not finished; they are not used")
-    if secret:
-        notes.append(f"{name}: {secret} trials with secret noise cannot be repeated; they are not used")
+    notes = [f"{name}: of {len(rows)} trials {', '.join(f'{n} {it}' for it, n in lost.items())}; not used"] * bool(lost)
+    notes += [f"{name}: {secret} trials with secret noise cannot be repeated; they are not used"] * bool(secret)
     return [
         Trial(
             row["id"],

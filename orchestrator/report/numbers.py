@@ -349,7 +349,7 @@ def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
         "# Published numbers beside measured ones",
         f"Made by `fedpriv verdict {' '.join(sources)}`. {READING} In brackets, one partition is taken to vary as much as "
         "the method of the same table that varies most. Below a table stand the fields in which the runs differ from what the "
-        "paper or its released code says.",
+        "paper or its released code says, and notes on printed numbers.",
         markdown_table(("paper", "printed", *LEVELS), counts),
     ]
     for name, ours in by_paper.items():
@@ -357,7 +357,7 @@ def markdown(compared: Sequence[Number], sources: Sequence[str]) -> str:
         places = grouped((f"{at.source}: {at.dataset}, {at.setting}", row) for at, row in measured)
         blocks.append(f"## {name}")
         for place, same in places.items():
-            blocks += [f"### {place}", markdown_table(HEAD, map(_cells, same)), *_differences(same)]
+            blocks += [f"### {place}", markdown_table(HEAD, map(_cells, same)), *_remarks(same)]
         missing = Counter(row.record.source for row in ours if row.level == NOT_MEASURED)
         if missing:
             blocks.append(f"Not measured: {', '.join(f'{source} ({count})' for source, count in missing.items())}.")
@@ -377,7 +377,7 @@ def counted(compared: Sequence[Number]) -> str:
 
 
 def _cells(number: Number) -> list[str]:
-    record, digits = number.record, 1 if abs(number.printed) >= 10 else 3
+    record, digits = number.record, 1 if min(abs(number.printed), abs(number.estimate.mean)) >= 10 else 3
     std = "" if record.std is None else f" ± {record.std * number.scale:.{digits}f}"
     measured, predicted = " ".join(filter(None, number.estimate.cell(digits))), {None: "", True: "yes", False: "NO"}
     cells = [record.method, record.metric, f"{number.printed:.{digits}f}{std}", measured, str(number.estimate.n)]
@@ -385,10 +385,12 @@ def _cells(number: Number) -> list[str]:
     return [*cells, f"({said})" if said and number.lent else said, number.level]
 
 
-def _differences(same: Sequence[Number]) -> list[str]:
-    """The fields that differ from the paper, by method."""
-    methods: dict[tuple[str, ...], dict[str, None]] = {}
-    for number in same:
-        methods.setdefault(number.fields, {})[number.record.method] = None
-    lines = [f"- {', '.join(names)}: `{'`, `'.join(fields)}`" for fields, names in methods.items() if fields]
-    return ["Other than printed:\n\n" + "\n".join(lines)] if lines else []
+def _remarks(same: Sequence[Number]) -> list[str]:
+    """The fields that differ from the paper, and the records' notes, by method."""
+    fields = grouped((", ".join(f"`{field}`" for field in number.fields), number.record.method) for number in same)
+    notes = grouped((number.record.note, number.record.method) for number in same)
+    blocks = []
+    for title, methods in {"Other than printed": fields, "Of the printed numbers": notes}.items():
+        lines = [f"- {', '.join(dict.fromkeys(names))}: {words}" for words, names in methods.items() if words]
+        blocks += [f"{title}:\n\n" + "\n".join(lines)] if lines else []
+    return blocks

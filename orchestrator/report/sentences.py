@@ -212,7 +212,7 @@ def value_of(results: Results, setting: Setting, name: str) -> str:
         return words
     if estimate.n == 1 and (ends := _interval_within(results, setting.finished, name)):
         return f"{words} ({number(ends[0], digits)} to {number(ends[1], digits)} within one run)"
-    return f"{words} ({'one run' if estimate.n == 1 else f'{estimate.n} runs'}, so without an interval)"
+    return f"{words} ({'one run' if estimate.n == 1 else f'{estimate.n} independent runs'}, so without an interval)"
 
 
 def _interval_within(results: Results, trials: Sequence[Row], name: str) -> tuple[float, float] | None:
@@ -266,8 +266,7 @@ def most_exposed(results: Results, setting: Setting, column: str) -> str:
     names = list[str]()
     for trial in setting.finished:
         rows = [row for row in results.table(trial, "clients") if row.get(column) is not None and row.get("name")]
-        rows = [row for row in rows if row["round"] == max(other["round"] for other in rows)]
-        names += [printable(str(max(rows, key=lambda row: row[column])["name"]))] if rows else []
+        names += [printable(str(max(rows, key=lambda row: (row["round"], row[column]))["name"]))] if rows else []
     counted = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{name} in {n}" for name, n in counted[:NAMED])
     more = f", {len(counted) - NAMED} others" if len(counted) > NAMED else ""
@@ -353,7 +352,7 @@ def limits(results: Results) -> tuple[str, ...]:
     """What the numbers do not say: adversaries, guarantees with their assumptions, what was not measured."""
     who = context.adversary_sentence(results)
     missing = ", ".join(kind.lower() for kind in KINDS if not _measured(results, kind))
-    few = sum(len(setting.finished) < FEWEST for setting in results.settings)
+    few = sum(setting.repetitions < FEWEST for setting in results.settings)
     finished = all(trial["status"] == "finished" for trial in results.trials)
     lines = [
         *((who, LOWER_BOUND) if who else ()),
@@ -361,7 +360,8 @@ def limits(results: Results) -> tuple[str, ...]:
         f"not measured: {missing}" if missing else "",
         *results.facts.get("tuned", ()),
         context.partition_line(results),
-        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} finished runs, so no interval" * bool(few),
+        f"{few} of {len(results.settings)} settings have fewer than {FEWEST} independent runs, so no interval"
+        * bool(few),
         "" if finished else results.state,
         *context.trial_notes(results.trials),
     ]

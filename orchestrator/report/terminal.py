@@ -111,9 +111,9 @@ def _short(interval: str) -> str:
 
 
 def _caption(read: Results, columns: Sequence[Shown], left_out: Sequence[Shown]) -> list[str]:
-    runs = [len(setting.finished) for setting in read.settings if setting.finished] or [0]
+    runs = [setting.repetitions for setting in read.settings if setting.finished] or [0]
     partitions = any(trial.get(DEAL) is not None for trial in read.trials)
-    over = f"{between(runs)} {'runs' if partitions else 'seed' if max(runs) == 1 else 'seeds'}"
+    over = f"{between(runs)} {'independent runs' if partitions else 'seed' if max(runs) == 1 else 'seeds'}"
     lines = [f"mean over {over} ± half the width of the 95 % interval"]
     if max(runs) < FEWEST:
         few = f"{over}: values or their mean, without an interval, which needs three"

@@ -5,12 +5,12 @@ much. Its effect is the mean difference over pairs of trials with the same parti
 are averaged first, because they are not independent. The rule, in this order, at 95 %, with Holm's correction over
 the claims of a paper in one reading of each field (those without readings count in each):
 
-1. fewer than five pairs: one run, or inconclusive, with the number of pairs that would decide;
+1. fewer than five pairs: one run, or inconclusive;
 2. within the margin (two one-sided tests): no effect, or one that is too small to matter, unless as small a one is printed;
-3. the claim's side of zero: supported, or smaller than printed if the whole interval lies below the printed effect;
+3. the claim's side of zero: supported, or smaller than printed if the interval lies below the printed effect less the margin;
 4. the other side: reversed;
 5. not the printed effect: contradicted as printed, effect undecided;
-6. else inconclusive.
+6. else inconclusive. Of 1, 5 and 6 the page says how many pairs would decide.
 
 A claim that two methods do not differ, that one is not below the other, or that a value is the printed one, is supported if
 the one-sided tests say so, and contradicted if the effect is beyond the margin; a value is not reproduced if it is not shown
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from statistics import stdev
@@ -32,9 +32,11 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.metrics.statistics import NAN, SIGNIFICANT, holm, p_text, quantile
 from orchestrator.config.errors import amount
+from orchestrator.config.metric_names import metrics
+from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.data import Results, grouped
 from orchestrator.report.figures.drawing import REFERENCE, RESOLUTION
-from orchestrator.report.measured import ORIGIN, Trial, differing, matches, trials_of
+from orchestrator.report.measured import ORIGIN, Trial, differing, flat, matches, trials_of
 from orchestrator.report.numbers import load, papers
 from orchestrator.report.summary import markdown_table
 
@@ -43,9 +45,10 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).with_name("claims.yaml")
 FEWEST_PAIRS = 5
+QUEUED = "no sweep file has these trials as it stands; see `benchmarks/evidence/queue.yaml`"
 SUPPORTED, SMALLER, REVERSED = "supported", "smaller than printed", "reversed"
 NO_EFFECT, CONTRADICTED = "no effect", "contradicted as printed, effect undecided"
-INCONCLUSIVE, ONE_RUN, NOT_TESTED = "inconclusive", "one run, as in the paper", "not tested"
+INCONCLUSIVE, ONE_RUN, NOT_TESTED = "inconclusive", "one run", "not tested"
 BEYOND, OTHER_VALUE, TINY = "contradicted", "value not reproduced", "too small to matter"
 IN_PART, AGAINST_IN_PART = "supported in part", "contradicted in part"
 # From what says least. A claim of parts that differ gets the first that one of them has, if nothing is said in part.
@@ -332,13 +335,13 @@ def words(verdict: Verdict) -> str:
 
 
 LEGEND = (
-    f"An effect is *{SUPPORTED}* if it is on the claimed side of zero or, where none is claimed, within the margin; "
-    f"*{SMALLER}* if it is on that side, but clearly smaller; *{NO_EFFECT}* if it is within the margin, *{TINY}* if it is on "
-    f"that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin where none is claimed. "
-    f"*{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not the measured "
-    f"one. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no effect; of "
-    "one beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of "
-    "the printed effect is not in the table."
+    f"An effect is *{SUPPORTED}* if it is on the claimed side of zero or, where none is claimed, within the margin; *{SMALLER}*"
+    f" if it is on that side, but by more than the margin smaller; *{NO_EFFECT}* if it is within the margin, *{TINY}* if it is "
+    f"on that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin where none is claimed. "
+    f"*{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not the measured one."
+    f" *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no effect; of one "
+    "beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of the "
+    "printed effect is not in the table."
 )
 HEAD = ("claim", "part", "reading", "printed", "measured", "predicted", "margin", "pairs", "p (Holm)", "verdict")
 
@@ -353,12 +356,13 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
         "# Verdicts on published claims",
         f"Made by `fedpriv verdict {' '.join(sources)}` from the claims in `orchestrator/report/claims.yaml`; the rule, with "
         "its references, is in `orchestrator/report/verdicts.py`. An effect is the mean difference over pairs of trials on "
-        'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies where '
-        "that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a paper in "
-        "one reading of each field, and a verdict holds for that reading. Below a table stand its trials, their hours, and "
-        "where they are from: of our own the line of `benchmarks/evidence/queue.yaml`, which `run_queue.py RESULTS LINE` runs; "
-        "commits; the release of torch; the processor since it is recorded. Beside what is not tested stand the "
-        "hours that all trials of a file take by `--dry-run`, if no client changes its model.",
+        'the same partition with the same seed, with its 95 % interval; "predicted" says whether the printed effect lies '
+        "where that of one more pair would, with 95 %, so that a single run can show it; p is corrected for all claims of a "
+        "paper in one reading of each field, and a verdict holds for that reading. Below a table stand its trials, the hours "
+        "that their rounds take one after another, where they are from (of our own the line of "
+        "`benchmarks/evidence/queue.yaml`, which `run_queue.py RESULTS LINE` runs), commit, torch and processor; in brackets,"
+        " of how many that is known. Beside what is not tested stand the trials that test it, and the hours that all trials "
+        "of their file take on two cores by `--dry-run`, if no client changes its model.",
         LEGEND,
         f"{len(judged)} claims: {sum(map(bool, decided))} are decided in at least one reading, "
         f"{decided.count({CONTRADICTED})} of them only in that the printed effect is contradicted, and "
@@ -375,7 +379,8 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
             if lines:
                 blocks.append(markdown_table(HEAD[1:], lines))
                 logarithms = "Effects and margin are logarithms of quotients. " * (verdict.claim.get("scale") == "log")
-                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}. {_made_of(verdict)}.")
+                remark = load(FILE)["remarks"].get(verdict.claim["where"]["data.name"], "")
+                blocks.append(f"{logarithms}Margin: {verdict.claim['because']}. {_made_of(verdict)}. {remark}".rstrip())
             gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict, part)))
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
     if notes:
@@ -388,21 +393,34 @@ def _made_of(verdict: Verdict) -> str:
     trials = {trial.id: trial for part in verdict.parts for trial in part.trials}.values()
     timed = [trial.metrics for trial in trials if {"rounds", "seconds_per_round"} <= trial.metrics.keys()]
     hours = math.fsum(metrics["rounds"] * metrics["seconds_per_round"] for metrics in timed) / 3600
-    made = [f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h in all" if timed else "")]
+    made = [f"{amount(len(trials), 'trial')}" + (f", about {hours:.2g} h of rounds" if timed else "")]
+    formats = [trial.run.get("training.precision", "float32") for trial in trials]
+    made += [f"{formats.count(name)} in {name}" for name in sorted({*formats} - {"float32"})]
     for column, head in ORIGIN.items():
-        found = sorted({trial.origin[column] for trial in trials if column in trial.origin})
-        made += [head + ", ".join(found)] if found else []
+        found = [trial.origin[column] for trial in trials if column in trial.origin]
+        known = f" ({len(found)} of {len(trials)})" if len(found) < len(trials) else ""
+        made += [f"{head}{', '.join(sorted({*found}))}{known}"] if found else []
     return "; ".join(made)
+
+
+@cache
+def _planned(name: str) -> list[Trial]:
+    """The trials of a sweep file, as if each had finished and measured everything."""
+    runs = load_sweep(FILE.parents[2] / "sweeps" / f"{name}.yaml").runs
+    return [Trial(str(at), flat(run.to_dict()), dict.fromkeys(metrics(), 1.0)) for at, run in enumerate(runs)]
 
 
 def _need(verdict: Verdict, part: Part) -> list[str]:
     """What would decide a part that is not."""
-    label = ", ".join(filter(None, (part.name, part.reading)))
+    label, claim = ", ".join(filter(None, (part.name, part.reading))), verdict.claim
     if part.verdict == NOT_TESTED:
-        which = "" if {*verdict.readings.values()} == {NOT_TESTED} else f"{label} "
-        files = (f"`sweeps/{name}.yaml` ({hours} h on two cores)" for name, hours in verdict.claim["sweeps"].items())
-        return [f"{which}not tested: {', '.join(files)}"]
-    if part.verdict == INCONCLUSIVE and (needed := part.effect.pairs_needed(part.tests)):
+        (entry,) = (entry for entry in claim["parts"] if entry["name"] == part.name)
+        reading, files = (claim.get("readings") or {}).get(part.reading, {}), []
+        for name, hours in claim["sweeps"].items():
+            if trials := part_effect(claim, entry, reading, planned := _planned(name)).trials:
+                files.append(f"{len(trials)} of the {len(planned)} trials of `sweeps/{name}.yaml` ({hours} h for all)")
+        return [f"{label} not tested: {', '.join(files) or QUEUED}"]
+    if part.verdict in (INCONCLUSIVE, CONTRADICTED) and (needed := part.effect.pairs_needed(part.tests)):
         return [f"{label}: about {max(part.effect.n + 1, needed)} pairs would decide"]
     return []
 

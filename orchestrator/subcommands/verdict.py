@@ -23,18 +23,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the verdicts; return the exit code."""
+    from orchestrator.config.errors import refusal
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.measured import read_trials
     from orchestrator.report.numbers import counted, numbers
     from orchestrator.report.numbers import markdown as numbers_page
     from orchestrator.report.verdicts import as_json, forest, markdown, verdicts
 
+    if options.output and options.output.is_file():
+        raise refusal(f"{options.output} is a file; name a folder", "--output")
     trials, notes = read_trials(options.results)
     judged, compared, sources = verdicts(trials), numbers(trials), [str(path) for path in options.results]
     text = markdown(judged, notes, sources, counted(compared))
     print(text, end="")
-    if options.output:
-        folder: Path = options.output
+    if folder := options.output:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "verdicts.md").write_text(text, encoding="utf-8")
         (folder / "numbers.md").write_text(numbers_page(compared, sources), encoding="utf-8")

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from algorithms.metrics.statistics import FEWEST, Estimate, estimate, limits
 from orchestrator.config.metric_names import metric, ordered
 from orchestrator.report.context import capital
-from orchestrator.report.data import Setting, grouped
+from orchestrator.report.data import Setting, grouped, independent, repeat
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
 from orchestrator.report.numbers import Number, compare, counterpart, records
@@ -48,7 +48,7 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
         ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     drawing.same_scale(axes, [drawing.scale(name) for name, *_ in panels])
     drawing.label_axes(axes, "round", "")
-    note = drawing.mean_note([len(cell.trials) for *_, cell in arr.cells()], "lines", "bands")
+    note = drawing.mean_note([cell.repetitions for *_, cell in arr.cells()], "lines", "bands")
     return drawing.legend(figure, drawing.handles(arr, marker="") + drawing.chance_handles(arr, names), note)
 
 
@@ -98,8 +98,8 @@ def _published(arr: Arrangement, name: str) -> list[Number]:
 def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: Any) -> None:
     """Draw a metric of these trials over the rounds; rounds without values are left out.
 
-    Three or more trials are a line for their mean, with a band for the interval where a round has three values; fewer
-    trials have a thin line each.
+    Three or more repetitions are a line for their mean, with a band for the interval where a round has three values; the
+    trials of fewer have a thin line each.
     """
     means = by_round(arr, cell, name)
     if max((point.n for point in means.values()), default=0) >= FEWEST:
@@ -114,9 +114,9 @@ def draw_rounds(ax: Axes, arr: Arrangement, cell: Setting, name: str, **style: A
 
 def by_round(arr: Arrangement, cell: Setting, name: str) -> dict[int, Estimate]:
     """The mean and interval over trials for every round, counted from 1, in which at least one trial has a value."""
-    rows = [row for trial in cell.trials for row in arr.results.rounds[trial["id"]] if row.get(name) is not None]
-    values = grouped((row["round"] + 1, float(row[name])) for row in rows)
-    return {number: estimate(values[number], limits(metric(name))) for number in sorted(values)}
+    rows = [(repeat(trial), row) for trial in cell.trials for row in arr.results.rounds[trial["id"]]]
+    values = grouped((row["round"] + 1, (run, float(row[name]))) for run, row in rows if row.get(name) is not None)
+    return {number: estimate(independent(values[number]), limits(metric(name))) for number in sorted(values)}
 
 
 def _chance_over_rounds(ax: Axes, arr: Arrangement, panel: Point, at: Point, name: str) -> None:

@@ -49,7 +49,7 @@ def exposure(arr: Arrangement) -> Figure | None:
         ax.set_xlim(-0.6, len(attacks) - 0.4)
     drawing.same_scale(axes, [""] * len(axes))
     drawing.label_axes(axes, "", "success beyond chance (share of the possible)")
-    counts = [len(cell.trials) for *_, cell in arr.cells()]
+    counts = [cell.repetitions for *_, cell in arr.cells()]
     note = f"{drawing.mean_note(counts)}; first line of a label: what the attacker sees, the most first"
     return drawing.legend(figure, [*drawing.handles(arr), drawing.stroke("by chance", **drawing.REFERENCE)], note)
 
@@ -67,7 +67,7 @@ def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
 
 
 def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
-    """The mean and interval of the share of the possible over the runs of a setting.
+    """The mean and interval of the share of the possible over the runs of a setting in which guessing is not always right.
 
     >>> from algorithms.core.metric import SOURCE, Risk
     >>> risk = Metric("sia", SOURCE, "SIA", chance=0.2, risk=Risk("..."))
@@ -78,6 +78,6 @@ def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
     for trial in cell.finished:
         name = risk.chance if isinstance(risk.chance, str) else ""
         value, chance = trial.get(risk.name), trial.get(name) if name else risk.chance
-        if value is not None and chance is not None:
+        if value is not None and chance is not None and chance < 1:
             values.append((repeat(trial), (float(value) - float(chance)) / (1 - float(chance))))
     return replace(estimate(independent(values)), highest=1.0)

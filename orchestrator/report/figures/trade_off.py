@@ -80,7 +80,7 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
         points, place = list(repetitions(cell, accuracy, risk).values()), arr.hues.index(hue)
         style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
         style |= {"marker": MARKERS[arr.positions.index(at)]} if _by_shape(arr) else {}
-        if len(points) < FEWEST:
+        if min(len(points), cell.repetitions) < FEWEST:
             ax.plot(*zip(*points, strict=True), markersize=7, alpha=0.9, **style)
             continue
         pale = style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
@@ -133,12 +133,9 @@ def _handles(arr: Arrangement) -> list[Any]:
 
 
 def _note(arr: Arrangement, names: list[str]) -> str:
-    counted = [len(cell.trials) for *_, cell in arr.cells()]
-    if max(counted) < FEWEST:
-        words = "points: one seed" if max(counted) == 1 else "points: single seeds (too few for a mean)"
-    else:
-        words = "large points with crosses: mean over seeds and 95 % intervals; pale points: single seeds"
-        words += "; fewer than three seeds: each seed" if min(counted) < FEWEST else ""
+    counted = [cell.repetitions for *_, cell in arr.cells()]
+    words = drawing.mean_note(counted, "large points", "crosses")
+    words += "; pale points: single seeds" * (max(counted) >= FEWEST)
     colored = f"; color{' and line' * arr.ordered}: method, shape: {', '.join(key_labels(arr.axis))}"
     words += colored if _by_shape(arr) else ""
     if drawing.chance_handles(arr, names):

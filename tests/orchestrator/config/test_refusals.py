@@ -110,6 +110,7 @@ base.rounds= | --set | has no value after '='
 base.attacks.lira.every=1 | --set | base.attacks has no entry lira; its entries: 0 (shadow_mia)
 base.rounds=[1 | --set | is not valid YAML
 base.curvature=[] | --set: base.curvature | must be a map of
+sweep=[] | --set: sweep | must be a map of dotted keys, such as seed: {grid_search: [0, 1]}, got []
 base.training.local_epochs=1 | --set: base.training.local_epochs | Did you mean 'epochs'?
 base.privacy={name: global_dp, epsilon: 8} | --set: base.privacy.epsilon | Did you mean 'target_epsilon'?
 base.server_sees=nothing | --set: base.server_sees | 'shuffled_parameters', 'sum' or 'models', got 'nothing'
@@ -190,6 +191,7 @@ uniform: [a, 2]
 uniform: [-1e308, 1e308]
 loguniform: [0, 1]
 randint: [0.5, 2]
+quniform: [0.05, 0.3, 0.2]
 quniform: [0, 1, 1e-300]"""
 
 

@@ -327,9 +327,8 @@ SLOPES = {"updates": [0.6, 0.7], "models": [0.55, None]}  # AUC from the models,
 def test_an_attack_is_shown_under_what_it_sees_as_it_is_configured(views: tuple[str, ...]) -> None:
     """The slope of losses needs the updates, or the models alone; a figure of one view is none."""
     slopes = [dict(zip(("slope_model_auc", "slope_auc"), SLOPES[view], strict=True)) for view in views]
-    table = [
-        {"attacks": "sia,loss_slope", "sia_mean": 0.4, "sia_chance": 0.1, "privacy.name": "none"} | it for it in slopes
-    ]
+    sia = {"sia_mean": 1.0, "sia_chance": 1.0}  # of one client: nothing is beyond chance
+    table = [{"attacks": "sia,loss_slope", "privacy.name": "none"} | sia | it for it in slopes]
     runs = [{"attacks": [{"name": "sia"}, {"name": "loss_slope", "every": 1, "view": view}]} for view in views]
     arr = arranged(table, configs=runs)
     drawn = [(view, risk.name) for view, risk in risks_by_view(arr) if risk.name != "sia_mean"]

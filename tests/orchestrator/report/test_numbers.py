@@ -28,6 +28,7 @@ from orchestrator.report.numbers import (
     Record,
     compare,
     counterpart,
+    markdown,
     numbers,
     published_markdown,
     records,
@@ -184,6 +185,7 @@ def test_measured_lies_beside_published_with_the_gap_and_the_deviations() -> Non
     assert one.estimate.half == pytest.approx(0.2484138, abs=1e-6)
     assert (one.differs, one.setting) == ({"data.clients": "40 instead of 200"}, "minority ratio 0.1")
     (noted,) = compare(read(*trials), [record(note="a | b")])
+    assert markdown([noted], []).count("- IFCA: a | b") == 1
     assert r"clients 40 instead of 200; note: a \| b |" in published_markdown(read(*trials), [noted])
 
 
@@ -214,7 +216,7 @@ def test_a_printed_percentage_is_laid_beside_a_fraction(tmp_path: Path) -> None:
     made = read_results(write_finp(tmp_path / "har", FINP))
     compared = compare(made)
     sources = {one.record.source for one in compared if "_vs_" not in one.record.metric}
-    assert sources == {"Table 1", "App. C.3", "App. C.4"}
+    assert sources == {"Table 1", "App. C.4"}, "the time of attacked rounds is not that of App. C.3"
     per_method = Counter(one.record.method for one in compared if one.record.source == "Table 1")
     assert len(per_method) == 6 and set(per_method.values()) == {9}
     mean = next(one for one in compared if (one.record.method, one.record.metric) == ("FinP (PCA)", "sia_mean_pct"))

@@ -61,7 +61,7 @@ def test_the_headline_has_the_value_its_interval_chance_and_what_changes_it(
     assert ("improves it" in found, "makes it worse" in found) == (shift < 0, shift > 0)
 
 
-@pytest.mark.parametrize(("values", "shown"), [((0.6, 0.7), "0.600, 0.700 (2 runs"), ((0.6,), "0.600 (one run")])
+@pytest.mark.parametrize(("values", "shown"), [((0.6, 0.7), ", 0.700 (2 independent runs"), ((0.6,), "0.600 (one run")])
 def test_one_or_two_runs_have_no_interval_and_no_verdict(values: tuple[float, ...], shown: str) -> None:
     found = told(planted(ifca=values, ifca_mir=values))
     assert shown in found and "±" not in found

@@ -11,7 +11,10 @@ import pandas as pd
 import pytest
 
 from orchestrator.report.data import Results, plain, read_results, results, rows, sort_key, text
+from orchestrator.report.figures.arrangement import arrange
+from orchestrator.report.figures.curves import by_round
 from orchestrator.report.frame import COLUMNS, contrasts, tidy
+from orchestrator.report.sentences import limits
 from orchestrator.report.summary import attacks_markdown, escape, markdown_table, summary_markdown
 from tests.support.arranged import printed
 from tests.support.synthetic_results import seal, write_alone, write_finp
@@ -111,7 +114,11 @@ def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_val
     assert setting.measured("accuracy") == pytest.approx([0.61, 0.71, 0.81])
     assert setting.estimate("accuracy").half == pytest.approx(0.2484138, abs=1e-6), "as with three seeds, not six"
     assert "trials with the same partition are averaged first" in summary_markdown(one)
-    assert "mean over 6 runs" in flat(printed(read(crossed), 200))
+    assert "mean over 3 independent runs" in flat(printed(read(crossed), 200))
+    assert "1 of 1 settings have fewer than 3 independent runs, so no interval." in limits(read(crossed[:4]))
+    vars(one)["rounds"] = {t["id"]: [{"round": 0, "accuracy": t["accuracy"]}] for t in one.trials}
+    (point,) = by_round(arrange(one) or pytest.fail("nothing to draw"), setting, "accuracy").values()
+    assert point == setting.estimate("accuracy"), "a band over rounds is that of the last"
 
 
 def test_values_by_chance_stand_beside_the_means() -> None:

@@ -27,7 +27,7 @@ from orchestrator.report.figures.arrangement import Arrangement, arrange
 from orchestrator.report.figures.catalog import catalog
 from orchestrator.report.measured import Trial, flat, matches, read_trials
 from orchestrator.report.verdicts import Effect, Part
-from orchestrator.results.paths import Folder
+from orchestrator.results.paths import Folder, FolderError
 from orchestrator.tracking.projection import project_sweep
 from tests.support.pages import ROOT
 
@@ -314,6 +314,18 @@ def test_what_a_claim_compares_is_run_by_its_sweeps_alone_or_with_a_line_of_the_
                 assert found, (claim["claim"], part["name"], reading, side)
 
 
+def test_what_would_decide_is_trials_that_a_file_has_as_it_stands_or_more_pairs() -> None:
+    judged = {one.claim["claim"]: one for one in rule.verdicts([])}
+    lines = [rule._need(judged[name], judged[name].parts[-1]) for name in ("finp/beta", "finp/dp_sgd")]
+    planned = "2 of the 15 trials of `sweeps/finp_cifar_cnn_beta_as_released.yaml` (80 h for all)"
+    assert lines == [[f"beta 0.3, ALA, as released not tested: {planned}"], [f"DP-SGD not tested: {rule.QUEUED}"]]
+    near = Part("p/c", "part", "", Effect((0.06, -0.02, 0.03, 0.07, 0.01), -0.1, 0.05, -1.0), verdict=rule.CONTRADICTED)
+    assert rule._need(judged["finp/beta"], near) == [f"part: about {near.effect.pairs_needed()} pairs would decide"]
+    trials = *both(0, 0.1, **{"training.precision": "bf16"}), replace(trial("plain", 1, 0.1), origin={"commit": "c"})
+    made = rule.Verdict({}, (replace(near, trials=trials),))
+    assert rule._made_of(made) == "3 trials; 2 in bf16; commit c (1 of 3)"
+
+
 def test_every_claim_is_complete() -> None:
     page = (ROOT / "benchmarks" / "README.md").read_text()
     hours = dict(re.findall(r"^\| `(\w+)` \| \d+ \| [\d.]+ \| ([\d.]+)", page, re.M))
@@ -345,9 +357,21 @@ def test_what_is_not_used_is_named(tmp_path: Path) -> None:
     table.to_parquet(tmp_path / "some.parquet")
     trials, notes = read_trials([tmp_path])
     assert [one.id for one in trials] == ["c"] and len(notes) == 2 and trials[0].origin == {"table": "some"}
+    assert f"{tmp_path.name}: of 3 trials 1 failed; not used" in notes
     table.drop(columns="run").to_parquet(tmp_path / "old.parquet")
     assert len(read_trials([tmp_path])[1]) == 3
     assert trials[0].metrics == {"accuracy": 0.3}
+    table.assign(run=[*table["run"][:2], None]).to_parquet(tmp_path / "some.parquet")
+    (cut := tmp_path / "folder" / "cut.parquet").parent.mkdir()
+    cut.write_bytes((tmp_path / "old.parquet").read_bytes()[:100])
+    for path, words in (
+        (tmp_path, "some.parquet is damaged"),
+        (cut.parent, "cut.parquet is damaged"),
+        (cut, "no folder"),
+    ):
+        with pytest.raises(FolderError, match=words):
+            read_trials([path])
+    assert main(["verdict", "docs/measured", "--output", str(cut)]) == 2
 
 
 def test_the_page_of_verdicts_is_what_the_command_makes(
