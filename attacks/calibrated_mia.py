@@ -20,7 +20,8 @@ those of the run are over clients. Further ``scores`` are measured beside these,
 
 Differences from the papers: their shadow models are trained alone, these in a federation of the same clients, so that
 an example's owner and group stay the same, and exposure is known for each of them. Confidences are of one query,
-without augmentations. An example is compared with what the very model says that its owner uses.
+without augmentations. An example is compared with what the very model says that its owner trained last; that of a client
+that was absent in all rounds is not attacked.
 """
 
 from __future__ import annotations
@@ -307,10 +308,10 @@ def beside(config: Config, evidence: Seen, methods: Mapping[str, MethodTargets])
 
 
 def attacked(answers: Answers, most: int, rng: np.random.Generator) -> Ints:
-    """Return the positions of the attacked examples: of each model at most so many, evenly over its clients."""
+    """Return the positions of the attacked examples: of each model at most so many, evenly over who trained it last."""
     draws = rng.random(len(answers.pool))
     rank, rows = rank_within(answers.pool.owner, draws), []
-    for model in np.unique(answers.model):
+    for model in np.unique(answers.model[answers.model >= 0]):
         of_model = np.flatnonzero(answers.model == model)
         rows.append(of_model[np.lexsort((draws[of_model], rank[of_model]))][:most])
     return np.sort(np.concatenate(rows))
