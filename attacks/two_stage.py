@@ -151,7 +151,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     inside, outside = place[:, :n], np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64)
     right = source[inside] == np.arange(len(clients))[:, None]
     sides = Sides(scores[inside], right, u, scores[outside > 0], outside[outside > 0])
-    false = membership.tpr_by_chance(equal_ones(sides.w), config.fpr)
+    false = membership.tpr_by_chance(client_auc.equal_ones(sides.w), config.fpr)
     values, null = rates(config.fpr, false, sides), by_chance(false, len(clients))
     ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
     named = {f"two_stage_{name}": value for name, value in values.items()}
@@ -222,11 +222,6 @@ def by_chance(false: float, clients: int) -> dict[str, float]:
     return {"traced": false / clients, "tpr": false, "sia": 1 / clients} | names
 
 
-def equal_ones(w: Doubles) -> int:
-    """Return how many examples of equal weight those with weights [m] are worth (Kish 1965)."""
-    return int(w.sum() ** 2 / np.square(w).sum() + 1e-9)
-
-
 def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) -> dict[str, tuple[float, float]]:
     """Return the 95 % interval of each of the `rates`."""
     from scipy.special import stdtrit
@@ -237,7 +232,7 @@ def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) 
         again = replace(sides, u=sides.u * copies[0], w=sides.w * copies[1])
         if again.u.any() and again.w.any():
             drawn.append(list(rates(fpr, false, again).values()))
-    ends, z = {}, float(stdtrit(2 * false * (equal_ones(sides.w) + 1), 0.975))
+    ends, z = {}, float(stdtrit(2 * false * (client_auc.equal_ones(sides.w) + 1), 0.975))
     for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
         variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
         worth = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else n

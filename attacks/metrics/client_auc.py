@@ -109,19 +109,35 @@ def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
     return of_member[rows, labels[:, :members]], of_other[rows, labels[:, members:]]
 
 
-def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
-    """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass, [c].
+def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Doubles, float]:
+    """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass [c], and by chance.
 
-    ``scores`` and ``labels`` [c, members + non-members] have the members first. A client's non-members count as if they
-    had the labels of its members. One client's alone would be too few for a threshold. NaN if all non-members together
-    are worth fewer than 100 of equal weight (Kish 1965).
+    ``scores``, ``labels`` and ``numbers``, equal for the same example, [c, members + non-members] have the members first. A
+    client's non-members count as if they had the labels of its members. One client's alone would be too few for a
+    threshold. Clients may share non-members, whose scores may be the same for all of them or have nothing in common: they
+    are worth as many as have a mean rank that varies as much, of equal weight and independent. By chance it is
+    `membership.tpr_by_chance` of so many, and both are NaN if these are fewer than 100.
     """
     u, w = weights(labels, members)
-    outside, weight = scores[:, members:].ravel(), w.ravel()
-    if weight.sum() ** 2 < NONMEMBERS_AT_1_FPR * np.square(weight).sum() or not weight.any():
-        return np.full(len(scores), NAN)
+    outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
+    ranks = membership.ranks(outside)
+    influence = weight * (ranks - (weight @ ranks) / max(weight.sum(), 1e-9))
+    alone = max(float(np.square(influence).sum()), 1e-9)  # of the mean, if clients had no example in common
+    shared = max(float(np.square(np.bincount(number, influence)).sum()) / alone, 1.0)
+    if (worth := equal_ones(weight, shared)) < NONMEMBERS_AT_1_FPR:
+        return np.full(len(scores), NAN), NAN
     refused = membership.refused(outside, weight, 0.01)
-    return np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
+    rates = np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
+    return rates, membership.tpr_by_chance(worth, 0.01)
+
+
+def equal_ones(w: Doubles, shared: float = 1.0) -> int:
+    """Return how many examples of equal weight those with weights [m] are worth (Kish 1965), if ``shared`` say the same.
+
+    >>> equal_ones(np.full(100, 0.1)), equal_ones(np.zeros(3))  # and not 99
+    (100, 0)
+    """
+    return int(w.sum() ** 2 / np.square(w).sum() / shared + 1e-9) if w.any() else 0
 
 
 def _counts(labels: Ints, kinds: int) -> Ints:
