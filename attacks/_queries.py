@@ -32,7 +32,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Weights
-from algorithms.interfaces import Problems
+from algorithms.interfaces import Problems, Run
 from attacks.metrics import membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from datasets import transforms
@@ -244,6 +244,14 @@ def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
     if key not in drawn:
         drawn[key] = _drawn_queries(config, data, stream)
     return drawn[key]
+
+
+def cohort_problems(name: str, run: Run, fewest: int) -> Problems:
+    """Say if in every round fewer than so many clients take part, whom an attack of this name compares."""
+    clients = run.data.config.clients
+    cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
+    sentence = f"{name} compares {fewest} clients or more; {cohort} of {clients} clients take part in a round"
+    return [("", sentence)] if cohort < fewest else []
 
 
 def comparison_problems(name: str, config: Any, data: Federation) -> Problems:

@@ -145,15 +145,10 @@ class Config(CenteredConfig):
 
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    conflicts = []
+    conflicts: Problems = []
     if config.headline not in config.measured:
         conflicts.append(("headline", f"{config.headline} needs the examples' gradients; set signals: all"))
-    clients = run.data.config.clients
-    cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
-    if cohort < FEWEST_CLIENTS:
-        of_round = f"{cohort} of {clients} clients take part in a round"
-        conflicts.append(("", f"fedmia compares a client with two or more others; {of_round}"))
-    return conflicts
+    return conflicts + _queries.cohort_problems("fedmia", run, FEWEST_CLIENTS)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:

@@ -163,7 +163,7 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
     ("fields", "run", "sentence"),
     [
         ({"headline": "mean_cosine"}, {}, "set signals: all"),
-        ({}, {"data": {"name": "digits", "clients": 2}}, "two or more others"),
+        ({}, {"data": {"name": "digits", "clients": 2}}, "3 clients or more"),
         ({}, {"participation": "fixed", "participation_rate": 0.1}, "1 of 10 clients"),
     ],
 )

@@ -197,6 +197,9 @@ def test_who_took_no_part_is_neither_attacked_nor_suspected():
         assert np.isnan(values[[0, 2, 5]]).all()
         np.testing.assert_array_equal(values[present], alone.clients[name])
     assert [one.subject for one in found.measures] == ["client_1", "client_3", "client_4"]
+    one = concluded(losses[:1], clients=present[:1])  # has no other for a source, and a success of 1 by chance
+    assert set(one.metrics) == set(found.metrics) and set(one.clients) == set(found.clients) and not one.measures
+    assert np.isnan([*one.metrics.values()]).all() and np.isnan([*one.clients.values()]).all()
 
 
 @pytest.mark.parametrize("pool", ["training", "all"])

@@ -67,17 +67,18 @@ def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
 
 
 def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
-    """The mean and interval of the share of the possible over the runs of a setting.
+    """The mean and interval of the share of the possible over the runs of a setting in which guessing may fail.
 
     >>> from algorithms.core.metric import SOURCE, Risk
-    >>> risk = Metric("sia", SOURCE, "SIA", chance=0.2, risk=Risk("..."))
-    >>> round(beyond_chance(Setting((), ({"status": "finished", "seed": 0, "sia": 0.6},)), risk).mean, 6)
+    >>> risk = Metric("sia", SOURCE, "SIA", chance="null", risk=Risk("..."))
+    >>> trials = [{"status": "finished", "seed": i, "sia": x, "null": p} for i, (x, p) in enumerate([(0.6, 0.2), (1, 1)])]
+    >>> round(beyond_chance(Setting((), tuple(trials)), risk).mean, 6)
     0.5
     """
     values = []
     for trial in cell.finished:
         name = risk.chance if isinstance(risk.chance, str) else ""
         value, chance = trial.get(risk.name), trial.get(name) if name else risk.chance
-        if value is not None and chance is not None:
+        if value is not None and chance is not None and chance < 1:
             values.append((repeat(trial), (float(value) - float(chance)) / (1 - float(chance))))
     return replace(estimate(independent(values)), highest=1.0)
