@@ -225,7 +225,9 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         metrics=metrics if several else dict.fromkeys(metrics, np.nan),
         clients=dict(zip(columns, everyone, strict=True)),
         measures=tuple(
-            Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, accuracy, strict=True) if several
+            Measure(f"client_{i}", "sia_accuracy", *ends, metrics["sia_chance"])
+            for i, *ends in zip(clients, accuracy.tolist(), low.tolist(), high.tolist(), strict=True)
+            if several
         ),
     )
 

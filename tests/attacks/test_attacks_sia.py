@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
 from attacks import sia
-from attacks.interfaces import Measure, SeenRound, SeenUpdates
+from attacks.interfaces import SeenRound, SeenUpdates
 from attacks.sia import Config, calibrated, conclude, observe
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
@@ -68,7 +68,11 @@ def test_two_clients_by_hand():
     assert 0 < metrics["eod_null"] < 1
     # Sen's welfare of 1 - accuracy is its mean less half the mean absolute difference, under permuted owners, too.
     assert metrics["sia_mean_null"] == pytest.approx(1 - metrics["sen_null"] - metrics["mad_null"] / 2)
-    assert found.measures == (Measure("client_0", "sia_accuracy", 0.75), Measure("client_1", "sia_accuracy", 0.25))
+    rows = {
+        one.subject: [one.value, one.low, one.high, one.chance] for one in found.measures
+    }  # Wilson's of 3 and 1 of 4
+    expected = {"client_0": [0.75, 0.3006, 0.9544, 0.5], "client_1": [0.25, 0.0456, 0.6994, 0.5]}
+    assert rows == {name: pytest.approx(row, abs=1e-4) for name, row in expected.items()}
 
 
 def slow(losses):
