@@ -114,30 +114,35 @@ def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Do
 
     ``scores``, ``labels`` and ``numbers``, equal for the same example, [c, members + non-members] have the members first. A
     client's non-members count as if they had the labels of its members. One client's alone would be too few for a
-    threshold. Clients may share non-members, whose scores may be the same for all of them or have nothing in common: they
-    are worth as many as have a mean rank that varies as much, of equal weight and independent. By chance it is
-    `membership.tpr_by_chance` of so many, and both are NaN if these are fewer than 100.
+    threshold. By chance it is `membership.tpr_by_chance` of as many as they are worth (`equal_ones`), and both are NaN if
+    these are fewer than 100.
     """
     u, w = weights(labels, members)
     outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
-    ranks = membership.ranks(outside)
-    influence = weight * (ranks - (weight @ ranks) / max(weight.sum(), 1e-9))
-    alone = max(float(np.square(influence).sum()), 1e-9)  # of the mean, if clients had no example in common
-    shared = max(float(np.square(np.bincount(number, influence)).sum()) / alone, 1.0)
-    if (worth := equal_ones(weight, shared)) < NONMEMBERS_AT_1_FPR:
+    if (worth := equal_ones(outside, weight, number)) < NONMEMBERS_AT_1_FPR:
         return np.full(len(scores), NAN), NAN
     refused = membership.refused(outside, weight, 0.01)
     rates = np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
     return rates, membership.tpr_by_chance(worth, 0.01)
 
 
-def equal_ones(w: Doubles, shared: float = 1.0) -> int:
-    """Return how many examples of equal weight those with weights [m] are worth (Kish 1965), if ``shared`` say the same.
+def equal_ones(scores: Doubles, w: Doubles, numbers: Ints) -> int:
+    """Return how many independent examples of equal weight are worth as much as m ``scores`` with weights ``w`` (Kish 1965).
 
-    >>> equal_ones(np.full(100, 0.1)), equal_ones(np.zeros(3))  # and not 99
-    (100, 0)
+    Scores of one example, with equal ``numbers``, may be the same or have nothing in common: all are worth as many as have a
+    mean rank that varies as much.
+
+    >>> scores, numbers = np.repeat(np.arange(100.0), 2), np.repeat(np.arange(100), 2)
+    >>> equal_ones(scores, np.full(200, 0.1), np.arange(200)), equal_ones(scores, np.full(200, 0.1), numbers)
+    (200, 100)
     """
-    return int(w.sum() ** 2 / np.square(w).sum() / shared + 1e-9) if w.any() else 0
+    if not w.any():
+        return 0
+    ranks = membership.ranks(scores)
+    influence = w * (ranks - np.average(ranks, weights=w))
+    alone = max(float(np.square(influence).sum()), 1e-9)  # of the mean, if all were independent
+    shared = max(float(np.square(np.bincount(numbers, influence)).sum()) / alone, 1.0)
+    return int(w.sum() ** 2 / np.square(w).sum() / shared + 1e-9)
 
 
 def _counts(labels: Ints, kinds: int) -> Ints:

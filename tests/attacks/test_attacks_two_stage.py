@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from attacks import _queries
 from attacks.interfaces import SeenRound
-from attacks.two_stage import Config, Sides, by_chance, conclude, data_problems, fedmia_fields, observe, rates
+from attacks.two_stage import (
+    Config,
+    Sides,
+    by_chance,
+    conclude,
+    data_problems,
+    fedmia_fields,
+    intervals,
+    observe,
+    rates,
+)
 from datasets.federation import Examples
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
@@ -118,6 +128,7 @@ def test_rates_by_hand():
         u=np.full((2, 2), 0.5),
         others=np.array([7.0, 2.0, 1.5, 0.0]),
         w=np.ones(4),
+        example=np.arange(4),
     )
     values = rates(0.25, 0.4, sides)
     expected = {"tpr": 3 / 4, "traced": 2 / 4, "sia": 2 / 3, "apart": 9 / 16}
@@ -125,6 +136,10 @@ def test_rates_by_hand():
     assert {name: values[name] for name in expected} == pytest.approx(expected)
     nothing = rates(0.25, 0.4, replace(sides, members=np.zeros((2, 2))))
     assert nothing["traced"] == nothing["precision_50"] == 0 and np.isnan(nothing["sia"])
+    # With the transforms of two clients, of whom both say the same, four non-members are no more than four.
+    twice = replace(sides, others=np.tile(sides.others, 2), w=np.ones(8), example=np.tile(sides.example, 2))
+    ends = [intervals(0.25, 0.4, one, np.random.default_rng(0)) for one in (sides, twice)]
+    assert ends[0] == ends[1] and (sides.worth, twice.worth, replace(twice, example=np.arange(8)).worth) == (4, 4, 8)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -132,8 +147,9 @@ def test_rates_by_hand():
 def test_no_more_is_named_rightly_than_is_flagged_and_where_members_are_rare_less(seed):
     rng = np.random.default_rng(seed)
     sides = Sides(
-        rng.normal(1, 1, (3, 9)), rng.random((3, 9)) < 0.5, rng.random((3, 9)), rng.normal(size=20), rng.random(20)
-    )
+        rng.normal(1, 1, (3, 9)), rng.random((3, 9)) < 0.5, rng.random((3, 9)), rng.normal(size=20), rng.random(20),
+        np.arange(20),
+    )  # fmt: skip
     values, null = rates(0.2, 0.25, sides), by_chance(0.25, 3)
     assert 0 <= values["traced"] <= values["tpr"] <= 1
     rising = [
