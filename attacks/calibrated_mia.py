@@ -281,7 +281,6 @@ class MethodTargets:
     replicas: Targets
     run: Targets
     rehearse: Rehearsal  # on which thresholds were set
-    order: float = targets.ORDER  # of the intervals over targets
 
 
 def assembled(chosen: list[str], attacks: Mapping[str, MethodTargets]) -> MethodTargets:
@@ -355,8 +354,7 @@ class Seen:
         thinned = np.concatenate([rehearse((pair + 1) % pairs, (2 * pair, 2 * pair + 1)) for pair in range(pairs)])
         replicas = targets.decide(crossed, thinned, rehearse, self.inside, self.kind, self.pair)
         run = targets.decide(of_run(0), of_run(2 if pairs > 1 else 0), rehearse, self.inside, self.kind)
-        order = _further.ORDERS.get(method, targets.ORDER)
-        return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained), rehearse, order)
+        return MethodTargets(Targets(*replicas, self.inside), Targets(*run, self.trained), rehearse)
 
     def chosen(self, methods: list[str]) -> list[str]:
         """Return the method that counts for each replica, and last for the run.
@@ -414,7 +412,7 @@ def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | No
     With a generator, those of the run have intervals over clients (`attacks.metrics.intervals`): whole clients are
     resampled, because the examples of a client are not independent. Fewer than ten clients give no interval.
     """
-    replicas, of_run = attack.replicas.estimates(attack.order), attack.run
+    replicas, of_run = attack.replicas.estimates(), attack.run
     values = {name: float(by_target[0]) for name, by_target in of_run.measures().items()}
     ends: dict[str, intervals.Interval] = {}
     if np.isnan(values["balanced_accuracy"]):
@@ -423,7 +421,7 @@ def summary(attack: MethodTargets, evidence: Seen, rng: np.random.Generator | No
         ends = intervals.intervals(of_run.scores[0], of_run.member[0], rng, owner=evidence.owner)
     run: dict[str, Estimate] = {name: (value, *ends.get(name, (NAN, NAN))) for name, value in values.items()}
     for name, part in evidence.parts():
-        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part), attack.order)
+        replicas[f"auc_{name}"] = targets.over_targets(attack.replicas.aucs(part))
         run[f"auc_{name}"] = float(of_run.aucs(part)[0]), NAN, NAN
     return replicas, run
 
