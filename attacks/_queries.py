@@ -5,8 +5,8 @@ same ones, the losses are computed once for both. A passive server (FedMIA) asks
 client, the same in all rounds:
 
     members of a client             its own training examples, those that source inference attacks, too
-    outside       its own held-out and test examples, if non-members were held out from it or there are none of nobody;
-                  else examples of nobody with the client's transform
+    outside       its own held-out and test examples, if it has ten, and non-members were held out from it or fewer than
+                  ten are nobody's; else examples of nobody with the client's transform
     other_client  members of the other clients: "is this example this client's?" instead of "did anybody train on it?"
 
 The released code of FedMIA draws non-members anew for every client and round. A non-member's scores are then averaged
