@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +16,6 @@ from attacks.metrics.disparity import wilson
 from attacks.remapped_sia import Config, conclude, data_problems, match, over_rounds, shadow_examples, traced
 from datasets.components import complete
 from datasets.federation import DataError, Examples
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
 from tests.attacks.test_attacks_sia import dealt
 from tests.support.passive import fixed, seen_by
@@ -80,15 +77,6 @@ def test_the_slow_loop_finds_the_same_for_those_who_took_part():
     one = conclude(Config(), SeenRound(dealt([6] * 7), observed(rng, 1, owners=7), clients[:1], 4, fixed, found.kept))
     assert set(one.metrics) == set(found.metrics) and set(one.clients) == set(found.clients) and one.kept == found.kept
     assert np.isnan([*one.metrics.values()]).all() and np.isnan([*one.clients.values()]).all() and not one.measures
-
-
-@pytest.mark.parametrize("name", ["sia", "remapped_sia"])
-@pytest.mark.parametrize(("clients", "rate", "refused"), [(1, 1.0, True), (10, 0.14, True), (10, 0.16, False)])
-def test_of_one_client_in_every_round_nobody_asks_whose_an_example_is(name, clients, rate, refused):
-    data = {"name": "digits", "clients": clients}
-    run = {"rounds": 1, "data": data, "model": "mlp", "participation": "fixed", "participation_rate": rate}
-    with pytest.raises(ConfigError, match="2 clients or more") if refused else nullcontext():
-        resolve(run | {"attacks": [name]})
 
 
 @pytest.mark.parametrize("remap", GOLDEN)
