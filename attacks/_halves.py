@@ -44,12 +44,12 @@ FEWEST = 2  # pairs; if replicas have diverged, an attack on fewer is not made
 
 
 def confidence(network: Network, models: Sequence[Weights], pool: Pool, model: Ints) -> Doubles:
-    """Return the confidence in the true class of the n examples of a pool, each in the model [n] that its owner uses.
+    """Return the confidence in the true class of the n examples of a pool, each in its ``model`` [n]; NaN where it is -1.
 
     ``network`` afterwards holds one of the models.
     """
     confidences = np.full(len(pool.owner), np.nan)
-    for j in np.unique(model):
+    for j in np.unique(model[model >= 0]):
         network.load(models[j])
         examples = pool.examples[model == j]
         confidences[model == j] = membership.confidences(network.logits(examples.x), examples.y)
@@ -67,13 +67,14 @@ def rank_within(owner: Ints, draws: Doubles) -> Ints:
 def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.random.Generator) -> Exposure:
     """Compute the result of an attack from the pairs of replicas of which neither has diverged, NaN in its confidences.
 
-    They keep their order and numbers. With less than two pairs left, every metric is NaN.
+    They keep their order and numbers. With less than two pairs left, or if no client has trained, every metric is NaN.
     """
-    whole = np.all(np.isfinite(answers.confidence), axis=1).astype(bool)
+    attacked = answers.model >= 0
+    whole = np.all(np.isfinite(answers.confidence[:, attacked]), axis=1).astype(bool)
     complete = np.repeat(whole[0::2] & whole[1::2], 2)
     lost = int((~complete).sum()) // 2
     diverged = Measure("replicas", "diverged_pairs", float(lost))
-    if lost and int(complete.sum()) < 2 * FEWEST:
+    if not attacked.any() or (lost and int(complete.sum()) < 2 * FEWEST):
         return Exposure(dict.fromkeys(names_of(attack.module.METRICS), NAN), measures=(diverged,))
     numbers = np.arange(len(complete)) if answers.numbers is None else answers.numbers
     by_replica = {"inside": answers.inside, "confidence": answers.confidence, "numbers": numbers}

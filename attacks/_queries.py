@@ -5,8 +5,8 @@ same ones, the losses are computed once for both. A passive server (FedMIA) asks
 client, the same in all rounds:
 
     members of a client             its own training examples, those that source inference attacks, too
-    outside       its own held-out and test examples, if non-members were held out from it or there are none of nobody;
-                  else examples of nobody with the client's transform
+    outside       its own held-out and test examples, if it has ten, and non-members were held out from it or fewer than
+                  ten are nobody's; else examples of nobody with the client's transform
     other_client  members of the other clients: "is this example this client's?" instead of "did anybody train on it?"
 
 The released code of FedMIA draws non-members anew for every client and round. A non-member's scores are then averaged
@@ -32,7 +32,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Weights
-from algorithms.interfaces import Problems
+from algorithms.interfaces import Problems, Run
 from attacks.metrics import membership
 from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from datasets import transforms
@@ -57,7 +57,8 @@ class TargetsConfig(Config):
 class ComparedConfig(TargetsConfig):
     """The fields of an attack that compares a client's members with other examples."""
 
-    # A TPR at 1 % needs a hundred. More would sharpen its threshold, and cost an evaluation of every model on each of them.
+    # A TPR at 1 % needs a hundred, or more where all clients share them (`client_auc.tprs`). That would also sharpen its
+    # threshold, and cost an evaluation of every model on each of them.
     compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
 
 
@@ -243,6 +244,14 @@ def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
     if key not in drawn:
         drawn[key] = _drawn_queries(config, data, stream)
     return drawn[key]
+
+
+def cohort_problems(name: str, run: Run, fewest: int) -> Problems:
+    """Say if in every round fewer than so many clients take part, whom an attack of this name compares."""
+    clients = run.data.config.clients
+    cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
+    sentence = f"{name} compares {fewest} clients or more; {cohort} of {clients} clients take part in a round"
+    return [("", sentence)] if cohort < fewest else []
 
 
 def comparison_problems(name: str, config: Any, data: Federation) -> Problems:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import ATTRIBUTE, Column, Metric, Risk
+from algorithms.core.metric import ATTRIBUTE, Column, Metric, Risk, names_of
 from algorithms.interfaces import Problems
 from attacks._queries import NONE, draw_queries, untransformed
 from attacks.interfaces import AttackedModel, Audit, Measure
@@ -157,7 +157,7 @@ def data_problems(config: Config, data: Federation) -> Problems:
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
-    """Attack one model. Raises DataError with what `data_problems` lists, and without non-members of its clients."""
+    """Attack one model; without non-members of its clients all is NaN. Raises DataError with what `data_problems` lists."""
     data, network = model.cluster.data, model.network
     for _, sentence in data_problems(config, data):
         raise DataError(sentence)
@@ -166,7 +166,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     asked = draw_queries(config.queries, data, model.cluster.clients, asking, aside=aside)
     rows, member, m = np.concatenate([flat(asked.inside.x), flat(asked.outside.x)]), asked.member, len(candidates)
     if member.all():
-        raise DataError(f"{data.name} holds no rows back from clients of model {model.cluster.number}")
+        return Audit(None, (), metrics=dict.fromkeys(names_of(METRICS), NAN))
     truth, seen = ((x[:, None, places] == candidates).all(axis=2).argmax(axis=1) for x in (rows, flat(known.x)))
     network.load(model.weights)
     logits, tried = [], rows.copy()

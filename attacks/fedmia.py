@@ -99,7 +99,7 @@ METRICS = (
         "TPR of FedMIA at 1 % FPR",
         "lower",
         table=Column(4, "FedMIA\nTPR at 1 %"),
-        chance=0.01,
+        chance="fedmia_tpr_at_1_fpr_null",
     ),
     Metric("fedmia_cov", MEMBERSHIP, "CoV of AUC", "lower", "", chance="fedmia_cov_null"),
     Metric("fedmia_fi", MEMBERSHIP, "FI of AUC", "higher", "", chance="fedmia_fi_null"),
@@ -145,15 +145,10 @@ class Config(CenteredConfig):
 
 def problems(config: Config, run: Run) -> Problems:
     """Return conflicts between the configuration and the rest of the run: (field, sentence) pairs."""
-    conflicts = []
+    conflicts: Problems = []
     if config.headline not in config.measured:
         conflicts.append(("headline", f"{config.headline} needs the examples' gradients; set signals: all"))
-    clients = run.data.config.clients
-    cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
-    if cohort < FEWEST_CLIENTS:
-        of_round = f"{cohort} of {clients} clients take part in a round"
-        conflicts.append(("", f"fedmia compares a client with two or more others; {of_round}"))
-    return conflicts
+    return conflicts + _queries.cohort_problems("fedmia", run, FEWEST_CLIENTS)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
@@ -237,13 +232,13 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         measures.append(Measure("clients", name, aucs.mean, aucs.mean_low, aucs.mean_high, 0.5))
         if signal != config.headline:
             continue
-        rates = client_auc.tprs(scores, labels, n)
-        metrics |= _headline(aucs, rates)
+        rates, null = client_auc.tprs(scores, labels, queries.examples[clients], n)
+        metrics |= _headline(aucs, rates) | {"fedmia_tpr_at_1_fpr_null": null}
         columns[:, clients] = aucs.auc, aucs.low, aucs.high, rates
         of_clients = [(name, columns[:3, clients], 0.5)]
         if not np.isnan(rates).all():
             wilson = disparity.wilson(rates * n, np.full(len(rates), n))
-            of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), 0.01))
+            of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), null))
         for metric, ends, chance in of_clients:
             for client, (value, low, high) in zip(clients.tolist(), ends.T.tolist(), strict=True):
                 measures.append(Measure(f"client_{client}", metric, value, low, high, chance))

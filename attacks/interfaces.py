@@ -179,14 +179,14 @@ class Answers:
     """What the models of replicas, and of the run itself, say of the examples of a pool.
 
     The confidence in the true class is ``ln p_y - ln(1 - p_y)`` (`attacks.metrics.membership.confidences`), in the model
-    that the example's owner uses.
+    that the example's owner trained last, NaN if it has trained none.
     """
 
     pool: Pool
     inside: NDArray[np.bool_]  # [replicas, n] who trained on which example; replicas 2i and 2i + 1 are complementary
     confidence: Doubles  # [replicas, n] of each replica's models
     own: Doubles  # [n] confidence of the run's final models
-    model: Ints  # [n] number of the model that the example's owner uses
+    model: Ints  # [n] number of the model that the example's owner trained last; -1: none, it is not attacked
     names: tuple[str, ...]  # of the models
     groups: Ints  # [n] index of the owner's true group in ``group_names``
     group_names: tuple[str, ...]

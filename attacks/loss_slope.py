@@ -64,7 +64,10 @@ def _metrics(view: View, rank: int, place: int, who: str) -> tuple[Metric, ...]:
                 interval="95 % interval over one run's examples",
             ),
         ),
-        Metric(f"{name}_tpr_at_1_fpr", MEMBERSHIP, f"TPR at 1 % FPR of the slope, {view}", "lower", chance=0.01),
+        Metric(
+            f"{name}_tpr_at_1_fpr", MEMBERSHIP, f"TPR at 1 % FPR of the slope, {view}", "lower",
+            chance=f"{name}_tpr_at_1_fpr_null",
+        ),
         Metric(f"{name}_mean_auc", MEMBERSHIP, f"AUC of the mean loss of these rounds, {view}", "lower", chance=0.5),
     )  # fmt: skip
 
@@ -190,10 +193,10 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         if len(clients):
             score, mean = -slopes(rounds, t, tt, y, ty), -y / rounds[:, None]
             aucs, by_mean = (client_auc.measure(it[:, :n], it[:, n:], numbers, labels) for it in (score, mean))
-            rates = client_auc.tprs(score, labels, n)
+            rates, null = client_auc.tprs(score, labels, numbers, n)
             metrics |= {f"{name}_auc": aucs.mean, f"{name}_auc_low": aucs.mean_low, f"{name}_auc_high": aucs.mean_high}
             metrics[f"{name}_tpr_at_1_fpr"] = NAN if np.isnan(rates).all() else float(np.nanmean(rates))
-            metrics[f"{name}_mean_auc"] = by_mean.mean
+            metrics |= {f"{name}_tpr_at_1_fpr_null": null, f"{name}_mean_auc": by_mean.mean}
             for metric, found in ((f"{name}_auc", aucs), (f"{name}_mean_auc", by_mean)):
                 measures.append(Measure("clients", metric, found.mean, found.mean_low, found.mean_high, 0.5))
             by_client[:, clients] = aucs.auc, aucs.low, aucs.high

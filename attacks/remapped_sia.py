@@ -47,11 +47,12 @@ from pydantic import Field
 from algorithms.core.messages import Doubles, Ints, Weights
 from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks._queries import TargetsConfig, target_losses, targets, transformed
+from attacks._queries import TargetsConfig, cohort_problems, target_losses, targets, transformed
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import membership
 from attacks.metrics.disparity import wilson
 from attacks.metrics.over_rounds import means_over_rounds
+from attacks.sia import FEWEST_CLIENTS
 from datasets.federation import DataError, Examples, Federation, joined
 from datasets.roles import NOBODY
 
@@ -60,6 +61,7 @@ SEES: Literal["shuffled_models"] = "shuffled_models"
 LABEL = "source inference, models without names"
 ASKS = "whose example is it, if models have no names?"
 PAPERS = {"shuffled models": "https://arxiv.org/abs/2411.06458", "source inference": "https://arxiv.org/abs/2109.05659"}
+COLUMNS = "remap_hit", "remapped_sia_accuracy", "remapped_sia_low", "remapped_sia_high"  # of the clients' table
 PLACE = 17  # of the streams of shadow examples
 
 METRICS = (
@@ -130,6 +132,11 @@ def shadow_examples(config: Config, data: Federation, client: int, stream: Strea
     return transformed(data, stored[drawn], client, rng)
 
 
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse a run in which every round has one client, as `attacks.sia` does."""
+    return cohort_problems("remapped_sia", run, FEWEST_CLIENTS)
+
+
 def data_problems(config: Config, data: Federation) -> Problems:
     """List the clients of whom there are no shadow examples."""
     drawn = (shadow_examples(config, data, i, lambda *_: np.random.default_rng(0)) for i in range(data.clients))
@@ -195,9 +202,13 @@ def traced(losses: Doubles) -> Doubles:
 def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Match clients and models, and attack the examples of the k clients that took part under these names.
 
-    Metrics and columns are the round's, and so are the clients' measures; the two others are of all rounds so far.
+    Metrics and columns are the round's, and so are the clients' measures; the two others are of all rounds so far. A round
+    of one client does not count: all are NaN.
     """
     clients, k = seen.clients, len(seen.clients)
+    if k < FEWEST_CLIENTS:
+        nobody = dict.fromkeys(COLUMNS, np.full(seen.data.clients, np.nan))
+        return Exposure(dict.fromkeys(names_of(METRICS), np.nan), nobody, kept=seen.kept)
     truth = np.arange(k) if seen.slots is None else seen.slots
     slots = match(seen.observed["known"][:, clients], config.remap)
     losses = seen.observed["losses"].reshape(k, seen.data.clients, -1)[:, clients]
@@ -209,9 +220,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         everyone[clients] = values
         return everyone
 
-    columns = {"remap_hit": matched, "remapped_sia_accuracy": hits.mean(axis=1)}
-    columns |= {"remapped_sia_low": low, "remapped_sia_high": high}
-    rows = {"matched": columns["remap_hit"], "traced": columns["remapped_sia_accuracy"]}
+    columns = dict(zip(COLUMNS, (matched, hits.mean(axis=1), low, high), strict=True))
+    rows = {"matched": matched, "traced": hits.mean(axis=1)}
     nothing = np.empty((0, seen.data.clients))
     kept = {name: np.vstack([seen.kept.get(name, nothing), of_all(values)]) for name, values in rows.items()}
     chance = len(kept["traced"]) / np.count_nonzero(~np.isnan(kept["traced"]))

@@ -55,7 +55,7 @@ from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
 from datasets.components import read_when
-from datasets.federation import DataError, Federation, Ints
+from datasets.federation import Federation, Ints
 
 KINDS = ("models",)
 RISK = True  # its accuracy may be published to the clients
@@ -190,7 +190,7 @@ ATTACKS: Mapping[str, Callable[[Config, Outputs, np.random.Generator], Fitted]] 
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
-    """Attack one model with the shadow models of `shadow_jobs`. Raises DataError if nothing can serve as a non-member.
+    """Attack one model with the shadow models of `shadow_jobs`. What non-members do not suffice for is NaN.
 
     The measures are always those of the oracle; with ``signal: server_only``, the published risk depends on shadows
     alone.
@@ -265,7 +265,7 @@ def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> tuple
 
     Returns the answers that are reported, and the outputs that were set aside for the published risk alone. None: the
     same examples serve both. Each of the two groups of examples is compared with non-members of its own, with the
-    transforms of its clients. Raises DataError if there is no held-out example that can serve as a non-member.
+    transforms of its clients; where no held-out example can serve as one, nothing is measured.
     """
     cluster, outputs, clients, places = model.cluster, [], [], []
     data, matched = cluster.data, config.nonmember_transform == "cluster"
@@ -273,11 +273,7 @@ def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> tuple
     groups = [(cluster.clients, rng), (cluster.left, rng.spawn(1)[0])][: 1 + bool(len(cluster.left))]
     for group, generator in groups:
         part = draw_queries(config.queries, data, group, generator, matched=matched)
-        if not len(part.outside):
-            raise DataError(
-                f"{data.name} has no held-out example to compare with the {len(part.inside)} members of a cluster"
-            )
-        logits = [model.network.logits(side.x) for side in (part.inside, part.outside)]
+        logits = [model.network.logits(side.x) for side in (part.inside, part.outside) if len(side)]
         outputs.append(Outputs(np.concatenate(logits), part.labels, part.member))
         clients.append(part.resembled)
         places.append(part.place)

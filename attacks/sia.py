@@ -36,8 +36,8 @@ from pydantic import Field
 
 from algorithms.core.messages import Doubles
 from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
-from algorithms.interfaces import Metrics, Outcome, Run
-from attacks._queries import TargetsConfig, target_losses, targets
+from algorithms.interfaces import Metrics, Outcome, Problems, Run
+from attacks._queries import TargetsConfig, cohort_problems, target_losses, targets
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
 from attacks.metrics import disparity
 from attacks.metrics.membership import confidences_of_losses
@@ -49,6 +49,7 @@ ASKS = "whose example is it?"
 PAPERS = {"Hu 2021": "https://arxiv.org/abs/2109.05659", "FinP": "https://arxiv.org/abs/2502.17748"}
 # Permutations of the owners: as many as take about the time of reading this many losses, but no fewer and no more.
 LOSSES, FEWEST, MOST = 200_000, 20, 200
+FEWEST_CLIENTS = 2  # of a round; of one client, whose an example is is no question
 FEWEST_ALIKE = 10  # examples of a class that a calibrated loss is compared with
 LEAST = 1e-12  # standard deviation of a model that treats all examples alike
 
@@ -140,6 +141,11 @@ class Config(TargetsConfig):
     rounded: bool = Field(False, description="round each client's attack accuracy to two decimals, as released")
 
 
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse a run in which every round has one client: (field, sentence) pairs."""
+    return cohort_problems("sia", run, FEWEST_CLIENTS)
+
+
 def attacked(config: Config, data: Federation, stream: Stream) -> Ints:
     """Return the positions of the attacked examples of every client, [clients, n], as `_queries.targets` counts them."""
     return targets(data, stream, config.targets, tests=config.pool == "all")
@@ -200,7 +206,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     """Compute the attack of one round from the observed losses [k, all clients * n] of the k clients that took part.
 
     Only their examples are attacked and only they are candidates: an example of an absent client has no source in this
-    round.
+    round. A round of one client does not count: every metric is NaN.
     """
     clients, data = seen.clients, seen.data
     losses = seen.observed.reshape(len(clients), data.clients, -1)[:, clients]
@@ -210,15 +216,18 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     accuracy, means = hits.mean(axis=1), losses.mean(axis=2)  # [owners], [models, owners]
     low, high = disparity.wilson(hits.sum(axis=1), hits.shape[1])
     columns = {"sia_accuracy": accuracy, "sia_low": low, "sia_high": high, "target_loss": np.diagonal(means)}
-    everyone = np.full((len(columns), data.clients), np.nan)
-    everyone[:, clients] = list(columns.values())
+    everyone, several = np.full((len(columns), data.clients), np.nan), len(clients) >= FEWEST_CLIENTS
+    everyone[:, clients] = list(columns.values()) if several else np.nan
     in_round = (np.round(accuracy, 2), np.round(exchanged, 2)) if config.rounded else (accuracy, exchanged)
     traced = {"sia_mean": hits.mean(), "sia_chance": 1 / len(clients), "sia_mean_null": exchanged.mean()}
+    metrics = {name: float(value) for name, value in traced.items()} | round_metrics(*in_round, means)
     return Exposure(
-        metrics={name: float(value) for name, value in traced.items()} | round_metrics(*in_round, means),
+        metrics=metrics if several else dict.fromkeys(metrics, np.nan),
         clients=dict(zip(columns, everyone, strict=True)),
         measures=tuple(
-            Measure(f"client_{i}", "sia_accuracy", float(v)) for i, v in zip(clients, accuracy, strict=True)
+            Measure(f"client_{i}", "sia_accuracy", *ends, metrics["sia_chance"])
+            for i, *ends in zip(clients, accuracy.tolist(), low.tolist(), high.tolist(), strict=True)
+            if several
         ),
     )
 

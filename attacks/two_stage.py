@@ -13,14 +13,14 @@
     precision    P traced / (P TPR + (1 - P) a'), the share of right names among all that are named where a share P of what
                  is asked about was trained on; P = 0.5, 0.1, 0.01                 P / clients
 
-a' is the expected false positive rate of a threshold that was found on m non-members; of weighted ones m is how many
-equal ones they are worth (Kish 1965). Members and non-members are FedMIA's, and non-members count as if they had the
-members' labels (`metrics.client_auc`).
+a' is the expected false positive rate of a threshold that was found on m non-members; of weighted ones, and of those with
+several clients' transforms, m is how many equal ones they are worth. Members and non-members are FedMIA's, and non-members
+count as if they had the members' labels (`metrics.client_auc`).
 
 95 % intervals are Wilson's for so many independent examples as have the variance of a bootstrap of members and
-non-members (Korn and Graubard 1998), the threshold being found anew in every resample. Their quantile is Student's with 2 k
-degrees of freedom, because the threshold is the k-th highest score of a non-member. Where nothing is learned, they cover
-0.94 to 0.97 in 1200 audits by either score. The models are taken as they are.
+non-members, with all their transforms (Korn and Graubard 1998), the threshold being found anew in every resample. Their
+quantile is Student's with 2 k degrees of freedom, because the threshold is the k-th highest score of a non-member. Where
+nothing is learned, they cover 0.94 to 0.97 in 1200 audits by either score. The models are taken as they are.
 
 Source: FedMIA (Zhu et al. 2025), and source inference as in FinP (Zhao et al. 2025), which takes membership for known.
 
@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.messages import Doubles
+from algorithms.core.messages import Doubles, Ints
 from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import fedmia
@@ -150,8 +150,11 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         return empty
     inside, outside = place[:, :n], np.bincount(place[:, n:].ravel(), w.ravel(), len(asked)).astype(np.float64)
     right = source[inside] == np.arange(len(clients))[:, None]
-    sides = Sides(scores[inside], right, u, scores[outside > 0], outside[outside > 0])
-    false = membership.tpr_by_chance(equal_ones(sides.w), config.fpr)
+    example = np.zeros(len(asked), np.int64)
+    example[place] = queries.examples[clients]
+    there, same = outside > 0, np.unique(example[outside > 0], return_inverse=True)[1]
+    sides = Sides(scores[inside], right, u, scores[there], outside[there], same)
+    false = membership.tpr_by_chance(sides.worth, config.fpr)
     values, null = rates(config.fpr, false, sides), by_chance(false, len(clients))
     ends = intervals(config.fpr, false, sides, seen.stream("resampling", 0, seen.round, PLACE))
     named = {f"two_stage_{name}": value for name, value in values.items()}
@@ -169,13 +172,19 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Scores and weights of the members [c, n] of c clients, whether they are traced, and scores of non-members [m]."""
+    """Scores and weights of the members [c, n] of c clients, whether they are traced, and of non-members [m]."""
 
     members: Doubles
     right: Bools
     u: Doubles
     others: Doubles
     w: Doubles
+    example: Ints  # [m] numbers from 0 of the non-members, equal for one with several clients' transforms
+
+    @property
+    def worth(self) -> int:
+        """How many independent non-members of equal weight there are."""
+        return client_auc.equal_ones(self.others, self.w, self.example)
 
     def threshold(self, fpr: float) -> float:
         """Return the score of the first non-member too many: what scores more is flagged."""
@@ -202,7 +211,8 @@ def rates(fpr: float, false: float, sides: Sides) -> dict[str, float]:
     """Return the measures of both stages, alone and together; ``false`` is the expected FPR.
 
     >>> members, right = np.array([[3.0, 1.0], [4.0, 5.0]]), np.array([[True, True], [False, True]])
-    >>> found = rates(0.5, 0.5, Sides(members, right, np.full((2, 2), 0.5), np.array([2.0, 0.0]), np.ones(2)))
+    >>> others = np.array([2.0, 0.0]), np.ones(2), np.arange(2)
+    >>> found = rates(0.5, 0.5, Sides(members, right, np.full((2, 2), 0.5), *others))
     >>> [round(found[name], 3) for name in ("tpr", "sia", "traced", "apart")]  # what scores more than 0 is flagged
     [1.0, 0.75, 0.75, 0.75]
     """
@@ -222,22 +232,17 @@ def by_chance(false: float, clients: int) -> dict[str, float]:
     return {"traced": false / clients, "tpr": false, "sia": 1 / clients} | names
 
 
-def equal_ones(w: Doubles) -> int:
-    """Return how many examples of equal weight those with weights [m] are worth (Kish 1965)."""
-    return int(w.sum() ** 2 / np.square(w).sum() + 1e-9)
-
-
 def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) -> dict[str, tuple[float, float]]:
     """Return the 95 % interval of each of the `rates`."""
     from scipy.special import stdtrit
 
-    n, m, drawn = sides.u.size, len(sides.w), []
+    n, m, drawn = sides.u.size, int(sides.example.max()) + 1, []
     for _ in range(RESAMPLES):
         copies = rng.multinomial(n, np.full(n, 1 / n)).reshape(sides.u.shape), rng.multinomial(m, np.full(m, 1 / m))
-        again = replace(sides, u=sides.u * copies[0], w=sides.w * copies[1])
+        again = replace(sides, u=sides.u * copies[0], w=sides.w * copies[1][sides.example])
         if again.u.any() and again.w.any():
             drawn.append(list(rates(fpr, false, again).values()))
-    ends, z = {}, float(stdtrit(2 * false * (equal_ones(sides.w) + 1), 0.975))
+    ends, z = {}, float(stdtrit(2 * false * (sides.worth + 1), 0.975))
     for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
         variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
         worth = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else n

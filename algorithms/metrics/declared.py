@@ -176,8 +176,8 @@ ROUND_METRICS = (
     ),
     violations("violations_minority", label="violations, minority", final="violations"),
     violations("violations_last_half", label="violations, mean of the last half"),
-    membership("movers_risk", label="risk of those who moved, model they use"),
-    membership("movers_risk_left", label="risk of those who moved, model they left"),
+    membership("movers_risk", label="risk of those who moved, model they use", chance="movers_risk_null"),
+    membership("movers_risk_left", label="risk of those who moved, model they left", chance="movers_risk_left_null"),
     clients("migrated", label="moved", live=4),
     clients(
         "moved_majority",

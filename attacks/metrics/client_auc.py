@@ -109,19 +109,40 @@ def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
     return of_member[rows, labels[:, :members]], of_other[rows, labels[:, members:]]
 
 
-def tprs(scores: Doubles, labels: Ints, members: int) -> Doubles:
-    """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass, [c].
+def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Doubles, float]:
+    """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass [c], and by chance.
 
-    ``scores`` and ``labels`` [c, members + non-members] have the members first. A client's non-members count as if they
-    had the labels of its members. One client's alone would be too few for a threshold. NaN if all non-members together
-    are worth fewer than 100 of equal weight (Kish 1965).
+    ``scores``, ``labels`` and ``numbers``, equal for the same example, [c, members + non-members] have the members first. A
+    client's non-members count as if they had the labels of its members. One client's alone would be too few for a
+    threshold. By chance it is `membership.tpr_by_chance` of as many as they are worth (`equal_ones`), and both are NaN if
+    these are fewer than 100.
     """
     u, w = weights(labels, members)
-    outside, weight = scores[:, members:].ravel(), w.ravel()
-    if weight.sum() ** 2 < NONMEMBERS_AT_1_FPR * np.square(weight).sum() or not weight.any():
-        return np.full(len(scores), NAN)
+    outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
+    if (worth := equal_ones(outside, weight, number)) < NONMEMBERS_AT_1_FPR:
+        return np.full(len(scores), NAN), NAN
     refused = membership.refused(outside, weight, 0.01)
-    return np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
+    rates = np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
+    return rates, membership.tpr_by_chance(worth, 0.01)
+
+
+def equal_ones(scores: Doubles, w: Doubles, numbers: Ints) -> int:
+    """Return how many independent examples of equal weight are worth as much as m ``scores`` with weights ``w`` (Kish 1965).
+
+    Scores of one example, with equal ``numbers``, may be the same or have nothing in common: all are worth as many as have a
+    mean rank that varies as much.
+
+    >>> scores, numbers = np.repeat(np.arange(100.0), 2), np.repeat(np.arange(100), 2)
+    >>> equal_ones(scores, np.full(200, 0.1), np.arange(200)), equal_ones(scores, np.full(200, 0.1), numbers)
+    (200, 100)
+    """
+    if not w.any():
+        return 0
+    ranks = membership.ranks(scores)
+    influence = w * (ranks - np.average(ranks, weights=w))
+    alone = max(float(np.square(influence).sum()), 1e-9)  # of the mean, if all were independent
+    shared = max(float(np.square(np.bincount(numbers, influence)).sum()) / alone, 1.0)
+    return int(w.sum() ** 2 / np.square(w).sum() / shared + 1e-9)
 
 
 def _counts(labels: Ints, kinds: int) -> Ints:

@@ -189,14 +189,15 @@ def successes_by_chance(attacked: Attacked, rng: np.random.Generator) -> dict[st
     """Compute AUC and TPR at 1 % FPR in each of `EXCHANGES` exchanges of who is a member among a label's examples.
 
     The mean AUC is 0.5 where members and non-members have the same labels, or scores do not follow them. Each is
-    [exchanges], NaN where `membership.measure` has none.
+    [exchanges], NaN where `membership.measure` has none, so that means over models are of the same ones.
     """
+    values = membership.measure(attacked.score, attacked.member)
     members = attacked.member[exchanged(attacked.label, EXCHANGES, rng)]
     m, n = int(attacked.member.sum()), int((~attacked.member).sum())
     aucs = rates = np.full(EXCHANGES, NAN)
-    if min(m, n):
+    if not np.isnan(values["auc"]):
         aucs = (members @ membership.ranks(attacked.score) - m * (m + 1) / 2) / (m * n)
-    if m and n >= membership.NONMEMBERS_AT_1_FPR:
+    if not np.isnan(values["tpr_at_1_fpr"]):
         fpr, tpr = membership.roc(attacked.score, members)
         rates = tpr.max(axis=1, where=fpr <= membership.LIMITS["tpr_at_1_fpr"], initial=0.0)
     return {"auc": np.asarray(aucs), "tpr_at_1_fpr": np.asarray(rates)}

@@ -17,9 +17,6 @@ from algorithms.core.messages import Ints as Ints
 
 Bools = NDArray[np.bool_]
 
-# What guessing gives with very many non-members (with few: `by_chance`); the two rates of a decision depend on how often it
-# says "member".
-CHANCE = {"balanced_accuracy": 0.5, "auc": 0.5, "tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}
 MEASURES = ("balanced_accuracy", "tpr", "tnr", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
 LIMITS = {"tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}  # the largest false positive rate of each
 NAN = float("nan")
@@ -222,7 +219,8 @@ def tpr_by_chance(nonmembers: int, limit: float) -> float:
 
 def by_chance(nonmembers: int) -> dict[str, float]:
     """Return what guessing gives against so many non-members, for each of `MEASURES` that depends on nothing else."""
-    return CHANCE | {name: tpr_by_chance(nonmembers, limit) for name, limit in LIMITS.items()}
+    low = {name: tpr_by_chance(nonmembers, limit) for name, limit in LIMITS.items()}
+    return {"balanced_accuracy": 0.5, "auc": 0.5} | low
 
 
 def rates(positive: Bools, member: Bools) -> tuple[float, float]:

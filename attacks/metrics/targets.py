@@ -6,8 +6,8 @@
     precision         at a prior pi: pi TPR / (pi TPR + (1 - pi) FPR), at the second of these thresholds, with the means
                       of both rates over targets
     interval          mean +- t(P - 1) sqrt(c) s / sqrt(P), s the deviation of the means of P complementary pairs,
-                      c = k (P - 1) / (P - k), for the precision, of its P jackknife pseudo-values; k = 2, or 1 if
-                      values do not depend on who had what among the references, or 1.5 if only those that were out count
+                      c = k (P - 1) / (P - k), for the precision, of its P jackknife pseudo-values; k = 2, or 1.5
+                      for an AUC if only references that were out count
 
 Targets that are each other's references are not independent: what the examples of two pairs have in common raises or
 lowers the AUC of both. If the examples do not differ by membership, the mean is a U-statistic of order k whose variance
@@ -19,8 +19,9 @@ strongest of several is as its parts are, because hardly a single example decide
 differ by membership, this matters less, and intervals are up to 1.5 times too wide, as they are for the loss, which has
 no references. Share of intervals that held the mean over other halves and other noise, simulated with 80 examples, 8 and
 16 replicas, and an AUC of 0.5, 0.7 and 0.9: LiRA and BaVarIA 0.93 to 0.99, BASE and the loss 0.98 to 1; without c,
-LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``). The examples are taken as they are: other examples
-would give other values.
+LiRA's 0.80 to 0.94 (``tests/attacks/test_attacks_calibrated.py``). With k = 1, those of BASE, RMIA and the loss would hold it
+in 0.93 to 0.96, but a TPR at a threshold of other targets in 0.58 to 1 (with k = 2 in 0.75 to 1), so k is 2 for all. The
+examples are taken as they are: other examples would give other values.
 """
 
 from __future__ import annotations
@@ -85,12 +86,12 @@ class Targets:
             chances[name] = over_targets(each)[0] if len(each) > 1 else float(each[0])
         return chances | dict.fromkeys(STRICT, LOW_FPR)
 
-    def estimates(self, order: float = ORDER) -> dict[str, Estimate]:
+    def estimates(self) -> dict[str, Estimate]:
         """Return the mean of every measure over targets, and the precision at each of `PRIORS`, with intervals."""
         values = self.measures()
         tpr, fpr = (values[name] for name in STRICT)
-        precise = {name: precision_over_targets(tpr, fpr, prior, order) for name, prior in PRIORS.items()}
-        return {name: over_targets(by_target, order) for name, by_target in values.items()} | precise
+        precise = {name: precision_over_targets(tpr, fpr, prior) for name, prior in PRIORS.items()}
+        return {name: over_targets(by_target) for name, by_target in values.items()} | precise
 
 
 def aucs(scores: Doubles, member: Bools) -> Doubles:
@@ -129,7 +130,7 @@ def over_targets(values: Doubles, order: float = ORDER) -> Estimate:
     return _interval(float(pairs.mean()), pairs, order) if len(pairs) else (NAN, NAN, NAN)
 
 
-def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float, order: float = ORDER) -> Estimate:
+def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float) -> Estimate:
     """Return the precision at the mean rates of targets, [targets] each, and its 95 % interval; see `over_targets`."""
     rates = np.stack([_pairs(tpr), _pairs(fpr)])  # [2, pairs]
     count = rates.shape[1]
@@ -140,7 +141,7 @@ def precision_over_targets(tpr: Doubles, fpr: Doubles, prior: float, order: floa
         return value, NAN, NAN
     without = (rates.sum(axis=1, keepdims=True) - rates) / (count - 1)
     left = np.array([precision(tp, fp, prior) for tp, fp in without.T.tolist()])
-    return _interval(value, count * value - (count - 1) * left, order)
+    return _interval(value, count * value - (count - 1) * left, ORDER)
 
 
 def _pairs(values: Doubles) -> Doubles:

@@ -145,7 +145,7 @@ class ClusterModels:
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """What replicas replay of a run: its last models, their names, who uses and trained which, and its initialization."""
+    """What replicas replay of a run: its models, their names, who trained which last (-1: none) and when, and its start."""
 
     models: list[Weights]
     names: tuple[str, ...]

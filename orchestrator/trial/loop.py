@@ -192,7 +192,7 @@ class Rounds:
         """Make the attacks that train whole federations, after the last round."""
         run, state, tasks = self.run, self.state, self.context.tasks
         names = tuple(metric_rows.name_models(self._snapshot()))
-        original = FinishedRun(state.models, names, state.assignment, state.history, state.start)
+        original = FinishedRun(state.models, names, ClusterModels.of(state).own, state.history, state.start)
         exposures = [(attack.name, tasks.replicate(self.setup, run, attack)) for attack in of_kind(run, "replicas")]
         for attack in of_kind(run, "halves"):
             exposures.append((attack.name, tasks.halve(self.setup, run, attack, self.data, original)))

@@ -219,18 +219,15 @@ class ClientExposure:
         if self.risks is None:
             return {}
         row: dict[str, Any] = {}
-        for name, part in ((name, self.attacked.of(who)) for name, who in self.groups.items()):
-            row |= {
-                f"risk_{name}": part.accuracy,
-                f"risk_{name}_null": client_risk.accuracy_by_chance(part, self.peers),
-            }
+        parts = {f"risk_{name}": self.attacked.of(who) for name, who in self.groups.items()}
+        if len(self.left.score):
+            parts |= {"movers_risk": self.attacked.of(self.movers), "movers_risk_left": self.left}
+        for name, part in parts.items():
+            row |= {name: part.accuracy, f"{name}_null": client_risk.accuracy_by_chance(part, self.peers)}
         attacked = ~np.isnan(self.risks.risk)
         if attacked.any():
             row["risk_worst_client"] = float(self.risks.risk[attacked].max())
             row["risk_worst_client_null"] = client_risk.worst_client_by_chance(self.attacked, self.peers)
-        if len(self.left.score):
-            row["movers_risk"] = self.attacked.of(self.movers).accuracy
-            row["movers_risk_left"] = self.left.accuracy
         return row
 
     def client_columns(self) -> dict[str, NDArray[np.float64]]:

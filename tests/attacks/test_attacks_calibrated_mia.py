@@ -184,10 +184,16 @@ def test_with_few_replicas_the_method_is_fixed(replicas, expected):
     assert np.isnan(found.metrics["calibrated_auc_low"]) == (replicas < 6)
 
 
-def test_attacked_examples_are_drawn_evenly_over_the_clients_of_a_model():
-    given = answers(clients=10, each=40, models=2)
+def test_attacked_examples_are_drawn_evenly_over_the_clients_of_a_model_and_none_of_who_trained_none():
+    given = answers(clients=10, each=40, models=2, lift=8.0)
     rows = calibrated_mia.attacked(given, 100, np.random.default_rng(0))
     assert np.bincount(given.pool.owner[rows]).tolist() == [20] * 10
+    absent = given.pool.owner == 9  # in all rounds, so that nobody trained on its examples
+    told = replace(given, model=np.where(absent, -1, given.model), own=np.where(absent, np.nan, given.own))
+    found = concluded(replace(told, confidence=np.where(absent, np.nan, given.confidence)))
+    assert set(found.scores.client) == set(range(9)) and found.metrics["calibrated_auc"] > 0.95
+    assert measure(found, "pool", "records").value == 360 and np.isnan(found.clients["calibrated_auc"][9:]).all()
+    assert np.isnan(list(concluded(replace(told, model=np.full(400, -1))).metrics.values())).all()
 
 
 def test_what_cannot_be_combined_is_refused_and_where_the_server_warms_up_nothing_is_held_back():

@@ -120,10 +120,14 @@ def test_successes_by_chance_are_those_of_exchanged_memberships_and_follow_label
         expected = [membership.measure(examples.score, examples.member[order])[name] for order in orders]
         np.testing.assert_allclose(draws, expected)
         assert len(set(expected)) > 5
-    alone = Attacked(np.array([1.0, 0.0]), np.array([True, False]), np.zeros(2, int), np.array([0, 1]))
-    few = client_risk.successes_by_chance(alone, rng)
+    member = np.arange(202) < 101
+    gap = Attacked(np.where(member, 0.5, -0.5), member, np.zeros(202, int), member.astype(int))
+    few = client_risk.successes_by_chance(gap[np.arange(91, 111)], rng)
     assert set(few["auc"]) == {1.0} and np.isnan(few["tpr_at_1_fpr"]).all()  # all that is found is the label
-    assert all(np.isnan(draws).all() for draws in client_risk.successes_by_chance(alone[np.array([0])], rng).values())
+    # What has no value has none by chance: AUC against nine, TPR of two scores of which two non-members have the higher.
+    assert np.isnan(list(client_risk.successes_by_chance(gap[np.arange(91, 110)], rng).values())).all()
+    tied = client_risk.successes_by_chance(replace(gap, score=np.where(np.arange(202) < 103, 0.5, -0.5)), rng)
+    assert np.isfinite(tied["auc"]).all() and np.isnan(tied["tpr_at_1_fpr"]).all()
 
 
 def attacked(*rows: tuple[int, ...]) -> Attacked:

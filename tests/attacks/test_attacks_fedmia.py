@@ -163,7 +163,7 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
     ("fields", "run", "sentence"),
     [
         ({"headline": "mean_cosine"}, {}, "set signals: all"),
-        ({}, {"data": {"name": "digits", "clients": 2}}, "two or more others"),
+        ({}, {"data": {"name": "digits", "clients": 2}}, "3 clients or more"),
         ({}, {"participation": "fixed", "participation_rate": 0.1}, "1 of 10 clients"),
     ],
 )
@@ -181,13 +181,20 @@ def test_what_cannot_be_combined_and_too_few_nonmembers_are_refused(noise, field
 
 def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_passes():
     rng = np.random.default_rng(3)
-    scores, labels = rng.normal(size=(20, 300)), rng.integers(0, 4, (20, 300))
-    found = [client_auc.tprs(rng.normal(size=(20, 300)), labels, 100) for _ in range(200)]
+    scores, labels, own = rng.normal(size=(20, 300)), rng.integers(0, 4, (20, 300)), np.arange(6000).reshape(20, 300)
+    found = [client_auc.tprs(rng.normal(size=(20, 300)), labels, own, 100)[0] for _ in range(200)]
     assert np.mean(found) == pytest.approx(0.01, abs=4 * np.std(found) / 4000**0.5 + 0.0005)
     same = np.zeros((20, 300), int)
     limit = np.sort(scores[:, 100:].ravel())[::-1][40]  # 1 % of 4000
-    np.testing.assert_allclose(client_auc.tprs(scores, same, 100), (scores[:, :100] > limit).mean(axis=1))
-    assert np.isnan(client_auc.tprs(scores[:1, :150], same[:1, :150], 100)).all()
+    np.testing.assert_allclose(client_auc.tprs(scores, same, own, 100)[0], (scores[:, :100] > limit).mean(axis=1))
+    rates, null = client_auc.tprs(scores[:1, :200], same[:1, :200], own[:1, :200], 100)
+    assert rates == (scores[0, :100] > np.sort(scores[0, 100:200])[-2]).mean() and null == pytest.approx(2 / 101)
+    common = np.concatenate([own[:, :100], np.tile(own[:1, 100:200], (20, 1))], axis=1)
+    # A hundred of which all clients' scores are the same remain a hundred, and 99 too few; where they differ, they are 2000.
+    alike = np.concatenate([scores[:, :100], np.tile(scores[:1, 100:200], (20, 1))], axis=1)
+    nulls = [client_auc.tprs(part, same[:, :200], common, 100)[1] for part in (alike, scores[:, :200])]
+    assert nulls == pytest.approx([2 / 101, 21 / 2001], abs=5e-4)
+    assert np.isnan(client_auc.tprs(alike[:, :199], same[:, :199], common[:, :199], 100)[0]).all()
 
 
 def slow(values, records, worlds, kind):

@@ -149,6 +149,8 @@ def test_further_scores_change_nothing_of_what_is_found_without_them():
     np.testing.assert_array_equal(plain.scores.score, beside.scores.score)
     added = {f"calibrated_{name}_auc" for name in (*ALL, "strongest")}
     assert added <= beside.metrics.keys() - plain.metrics.keys()
+    same = [measure(beside, name, "auc") for name in ("base", "informia")]  # rank alike on one model
+    assert [same[0].value, same[0].low, same[0].high] == pytest.approx([same[1].value, same[1].low, same[1].high])
     run = {"rounds": 1, "data": "digits", "model": "mlp"}
     ids = [trial_id(resolve(run | {"attacks": [{"name": "calibrated_mia"} | more]})) for more in (
         {}, {"scores": []}, {"scores": ["pmia"]})]  # fmt: skip
@@ -199,4 +201,5 @@ def test_with_nothing_to_find_every_score_is_at_chance_and_its_intervals_hold_it
         mean, error = rows[:, 0].mean(), rows[:, 0].std(ddof=1) / np.sqrt(audits)
         held = np.mean((rows[:, 1] <= 0.5) & (rows[:, 2] >= 0.5))
         print(f"{name}: mean {mean:.4f} +- {error:.4f}, coverage {held:.3f}")
-        assert abs(mean - 0.5) < 3.5 * error and 0.93 - 2 * step <= held <= 0.97 + step, name
+        most = 1.0 if name == "informia" else 0.97 + step  # like BASE, with an interval as wide as that of the others
+        assert abs(mean - 0.5) < 3.5 * error and 0.93 - 2 * step <= held <= most, name

@@ -20,7 +20,7 @@ from attacks.metrics import membership
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.run import resolve
 from tests.support.passive import EVERYONE, fixed, seen_by, start_of
-from tests.support.toy_federation import CLIENTS, EACH, memorized
+from tests.support.toy_federation import CLIENTS, EACH, NONMEMBERS, memorized
 
 ROUNDS = 20
 
@@ -72,7 +72,8 @@ def in_rounds(config, data, network, by_round, sent=None, absent=()):
 
 
 def test_what_is_learned_by_heart_falls_faster(noise, network, before, experts):
-    found = in_rounds(Config(), noise, network, [before, experts])
+    found = in_rounds(Config(compared=NONMEMBERS), noise, network, [before, experts])
+    assert 1 / 100 < found.metrics["slope_tpr_at_1_fpr_null"] < 2 / 100  # by chance
     assert found.metrics["slope_auc"] > 0.95 and found.metrics["slope_tpr_at_1_fpr"] > 0.9
     assert (found.clients["slope_auc"] > 0.95).all()
     assert found.metrics["slope_auc_low"] < found.metrics["slope_auc"] <= found.metrics["slope_auc_high"]

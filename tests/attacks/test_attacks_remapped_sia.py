@@ -74,6 +74,9 @@ def test_the_slow_loop_finds_the_same_for_those_who_took_part():
         assert found.clients["remap_hit"][c] == (slots[i] == seen.slots[i])
     assert np.isnan(found.clients["remap_hit"][[1, 3, 4, 6]]).all()
     assert found.metrics["remap_chance"] == pytest.approx(1 / 3)
+    one = conclude(Config(), SeenRound(dealt([6] * 7), observed(rng, 1, owners=7), clients[:1], 4, fixed, found.kept))
+    assert set(one.metrics) == set(found.metrics) and set(one.clients) == set(found.clients) and one.kept == found.kept
+    assert np.isnan([*one.metrics.values()]).all() and np.isnan([*one.clients.values()]).all() and not one.measures
 
 
 @pytest.mark.parametrize("remap", GOLDEN)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from algorithms.core.messages import Weights
 from algorithms.interfaces import Outcome
 from attacks import sia
-from attacks.interfaces import Measure, SeenRound, SeenUpdates
+from attacks.interfaces import SeenRound, SeenUpdates
 from attacks.sia import Config, calibrated, conclude, observe
 from datasets.federation import DataError, Examples
 from orchestrator.trial.random_streams import stream
@@ -68,7 +68,9 @@ def test_two_clients_by_hand():
     assert 0 < metrics["eod_null"] < 1
     # Sen's welfare of 1 - accuracy is its mean less half the mean absolute difference, under permuted owners, too.
     assert metrics["sia_mean_null"] == pytest.approx(1 - metrics["sen_null"] - metrics["mad_null"] / 2)
-    assert found.measures == (Measure("client_0", "sia_accuracy", 0.75), Measure("client_1", "sia_accuracy", 0.25))
+    rows = {one.subject: [one.value, one.low, one.high, one.chance] for one in found.measures}
+    assert rows["client_0"] == pytest.approx([0.75, 0.3006, 0.9544, 0.5], abs=1e-4)  # Wilson's interval
+    assert rows["client_1"] == pytest.approx([0.25, 0.0456, 0.6994, 0.5], abs=1e-4)
 
 
 def slow(losses):
@@ -197,6 +199,9 @@ def test_who_took_no_part_is_neither_attacked_nor_suspected():
         assert np.isnan(values[[0, 2, 5]]).all()
         np.testing.assert_array_equal(values[present], alone.clients[name])
     assert [one.subject for one in found.measures] == ["client_1", "client_3", "client_4"]
+    one = concluded(losses[:1], clients=present[:1])  # has no other for a source, and a success of 1 by chance
+    assert set(one.metrics) == set(found.metrics) and set(one.clients) == set(found.clients) and not one.measures
+    assert np.isnan([*one.metrics.values()]).all() and np.isnan([*one.clients.values()]).all()
 
 
 @pytest.mark.parametrize("pool", ["training", "all"])

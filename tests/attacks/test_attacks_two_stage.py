@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attacks import _queries
+from attacks import _queries, two_stage
 from attacks.interfaces import SeenRound
 from attacks.two_stage import Config, Sides, by_chance, conclude, data_problems, fedmia_fields, observe, rates
 from datasets.federation import Examples
@@ -118,6 +118,7 @@ def test_rates_by_hand():
         u=np.full((2, 2), 0.5),
         others=np.array([7.0, 2.0, 1.5, 0.0]),
         w=np.ones(4),
+        example=np.arange(4),
     )
     values = rates(0.25, 0.4, sides)
     expected = {"tpr": 3 / 4, "traced": 2 / 4, "sia": 2 / 3, "apart": 9 / 16}
@@ -125,15 +126,18 @@ def test_rates_by_hand():
     assert {name: values[name] for name in expected} == pytest.approx(expected)
     nothing = rates(0.25, 0.4, replace(sides, members=np.zeros((2, 2))))
     assert nothing["traced"] == nothing["precision_50"] == 0 and np.isnan(nothing["sia"])
+    # With the transforms of two clients, of whom both say the same, four non-members are no more than four.
+    twice = replace(sides, others=np.tile(sides.others, 2), w=np.ones(8), example=np.tile(sides.example, 2))
+    ends = [two_stage.intervals(0.25, 0.4, one, np.random.default_rng(0)) for one in (sides, twice)]
+    assert ends[0] == ends[1] and (sides.worth, twice.worth, replace(twice, example=np.arange(8)).worth) == (4, 4, 8)
 
 
 @given(st.integers(0, 2**32 - 1))
 @example(9941)  # no member is flagged
 def test_no_more_is_named_rightly_than_is_flagged_and_where_members_are_rare_less(seed):
     rng = np.random.default_rng(seed)
-    sides = Sides(
-        rng.normal(1, 1, (3, 9)), rng.random((3, 9)) < 0.5, rng.random((3, 9)), rng.normal(size=20), rng.random(20)
-    )
+    members, right, u = rng.normal(1, 1, (3, 9)), rng.random((3, 9)) < 0.5, rng.random((3, 9))
+    sides = Sides(members, right, u, rng.normal(size=20), rng.random(20), np.arange(20))
     values, null = rates(0.2, 0.25, sides), by_chance(0.25, 3)
     assert 0 <= values["traced"] <= values["tpr"] <= 1
     rising = [
@@ -188,8 +192,9 @@ def test_the_lowest_loss_is_compared_with_no_references_and_center_is_refused_be
     assert [problem.key for problem in refused.value.problems] == [("attacks", 0, "center")]
 
 
-@pytest.mark.parametrize("fields", [{"server_sees": "sum"}, {"participation": "fixed", "participation_rate": 0.1}])
-def test_a_server_that_sees_no_updates_and_two_clients_are_refused(fields):
+@pytest.mark.parametrize("fields", [{"server_sees": "sum"}, {"participation": "fixed", "participation_rate": 0.05}])
+@pytest.mark.parametrize("name", ["two_stage", "sia", "remapped_sia"])
+def test_a_server_that_sees_no_updates_and_one_client_a_round_are_refused(fields, name):
     with pytest.raises(ConfigError) as refused:
-        resolve(run_of(attacks=["two_stage"], **fields))
+        resolve(run_of(attacks=[name], **fields))
     assert [problem.key for problem in refused.value.problems] == [("attacks", 0)]

@@ -185,6 +185,7 @@ def grouped_metrics(trial: Row, rng: Rng) -> dict[str, float]:
         "risk_minority": exposed - 0.04 * mir,
         "risk_majority": found["mia_accuracy_majority"],
         **dict.fromkeys(("risk_minority_null", "risk_majority_null"), 0.5),
+        **dict.fromkeys(("movers_risk_null", "movers_risk_left_null"), 0.5 if mir else None),
         "risk_worst_client": exposed + 0.1,
         "risk_worst_client_null": 0.68 + rng.normal(0, 0.004),
         "violations_null": 1.4 + rng.normal(0, 0.1),

@@ -67,11 +67,12 @@ def risks_by_view(arr: Arrangement) -> list[tuple[Sight, Metric]]:
 
 
 def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
-    """The mean and interval of the share of the possible over the runs of a setting in which guessing is not always right.
+    """The mean and interval of the share of the possible over the runs of a setting in which guessing may fail.
 
     >>> from algorithms.core.metric import SOURCE, Risk
-    >>> risk = Metric("sia", SOURCE, "SIA", chance=0.2, risk=Risk("..."))
-    >>> round(beyond_chance(Setting((), ({"status": "finished", "seed": 0, "sia": 0.6},)), risk).mean, 6)
+    >>> risk = Metric("sia", SOURCE, "SIA", chance="null", risk=Risk("..."))
+    >>> trials = [{"status": "finished", "seed": i, "sia": x, "null": p} for i, (x, p) in enumerate([(0.6, 0.2), (1, 1)])]
+    >>> round(beyond_chance(Setting((), tuple(trials)), risk).mean, 6)
     0.5
     """
     values = []

@@ -160,12 +160,16 @@ def test_replicas_that_are_trained_together_are_those_that_are_trained_one_after
 # What an attack is told, and what a trial keeps
 
 
-def test_the_attack_is_told_whose_records_they_are_and_what_the_run_itself_says(tmp_path):
+@pytest.mark.parametrize("absent", [{}, {"participation": "fixed", "participation_rate": 0.3}], ids=["none", "some"])
+def test_the_attack_is_told_whose_records_they_are_and_what_the_run_itself_says(tmp_path, absent):
+    """In the model that their owner trained last; nothing of who was absent in all rounds, and trained none."""
     keeper = Keeper()
-    trial = finished(attacked_by(keeper, given(3, clustering=TWO), tmp_path, DATA))
+    trial = finished(attacked_by(keeper, given(3, clustering=TWO, **absent), tmp_path, DATA))
     told, network = keeper.answers, network_of(trial)
     assert told is not None and told.confidence.shape == told.inside.shape == (4, len(DATA.train))
-    assert (told.model == trial.state.assignment[DATA.owner()]).all() and len(np.unique(told.model)) == 2
+    trained = [next((j for j in of_client[::-1] if j >= 0), -1) for of_client in trial.state.history.T.tolist()]
+    assert (told.model == np.array(trained)[DATA.owner()]).all() and set(told.model) == {0, 1, *[-1] * bool(absent)}
+    assert (np.isnan(told.confidence) == (told.model < 0)).all() and (np.isnan(told.own) == (told.model < 0)).all()
     assert (told.groups == DATA.groups[DATA.owner()]).all() and told.group_names == DATA.group_names
     assert list(told.names) == trial.state.names
     for j, model in enumerate(trial.state.models):
@@ -175,7 +179,8 @@ def test_the_attack_is_told_whose_records_they_are_and_what_the_run_itself_says(
         assert told.own[own].tobytes() == membership.confidences(logits, DATA.train.y[own]).tobytes()
     scores = table(trial, "scores")
     assert scores["attack"] == ["kept"] * len(DATA.train) and set(scores["target"]) == {"run"}
-    assert scores["round"] == [3] * len(DATA.train) and scores["score"] == told.own.tolist()
+    assert scores["round"] == [3] * len(DATA.train)
+    assert scores["score"] == [score if score == score else None for score in told.own.tolist()]
     assert scores["client"] == DATA.owner().tolist() and all(scores["member"]) and not any(scores["left"])
     assert table(trial, "rounds")["kept"][-1] == 4
     rows = table(trial, "attacks")

@@ -232,10 +232,10 @@ def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():
 
 
 def test_the_largest_by_chance_is_the_mean_of_the_largest_of_each_draw():
-    draws = [[0.2, 0.8], [0.5, 0.3], [1.0, 1.0]]  # of three models, the last of which nobody uses
+    draws = [[0.2, 0.8], [0.5, 0.3], [1.0, 1.0], [np.nan] * 2]  # of four models, one that nobody uses, and one without
     audits = [("shadow_mia", 5, j, Audit(0.0, (), by_chance={"mia_auc": np.array(one)})) for j, one in enumerate(draws)]
     before = [(name, 4, j, replace(audit, by_chance={"mia_auc": np.ones(2)})) for name, _, j, audit in audits]
-    found = Findings(np.array([0, 1]), [*before, *audits])  # before the last round and after it: only the latter counts
+    found = Findings(np.array([0, 1, 3]), [*before, *audits])  # of attacks before and after the round the latter count
     columns = metric_rows.attack_columns(found, ["minority", "majority", "cluster_2"])
     assert columns == pytest.approx({"mia_auc_null": 0.45, "mia_auc_worst_null": 0.65})
 

@@ -148,6 +148,11 @@ def test_the_exposure_of_those_who_moved_follows_from_the_scores(tmp_path: Path)
     own = own[own["target"].isin(used)]
     assert row["movers_risk"] == pytest.approx(accuracy(own[own["client"].isin(movers)]))
     assert row["movers_risk_left"] == pytest.approx(accuracy(left))
+    rows = {
+        (one["target"], one["metric"]): one["chance"] for one in trial.rows("attacks").to_pylist() if one["round"] == 8
+    }
+    for name, target in (("movers_risk", "movers"), ("movers_risk_left", "movers, model left")):
+        assert row[f"{name}_null"] == rows[target, "balanced_accuracy"] != 0.5
     for g, name in enumerate(DATA.group_names):
         assert row[f"risk_{name}"] == pytest.approx(accuracy(own[own["client"].isin(np.flatnonzero(DATA.groups == g))]))
     clients = table(trial, "clients")
