@@ -225,8 +225,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         metrics=metrics if several else dict.fromkeys(metrics, np.nan),
         clients=dict(zip(columns, everyone, strict=True)),
         measures=tuple(
-            Measure(f"client_{i}", "sia_accuracy", *ends, metrics["sia_chance"])
-            for i, *ends in zip(clients, accuracy.tolist(), low.tolist(), high.tolist(), strict=True)
+            Measure(f"client_{i}", "sia_accuracy", value, least, most, metrics["sia_chance"])
+            for i, value, least, most in zip(clients, accuracy.tolist(), low.tolist(), high.tolist(), strict=True)
             if several
         ),
     )

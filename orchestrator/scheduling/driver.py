@@ -98,7 +98,7 @@ class Driver(tune.Trainable):
         try:
             trial = self._open()
             self._run_rounds(trial)
-            report = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
+            report: dict[str, Any] = {"rows": trial.news(), "note": trial.note(), "done": trial.done}
             if resumes and not trial.comparing:  # this session's scheduler has not seen the rounds before
                 done = trial.rows("rounds")
                 report["before"] = done.slice(0, len(done) - len(report["rows"])).to_pylist()

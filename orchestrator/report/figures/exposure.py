@@ -79,6 +79,6 @@ def beyond_chance(cell: Setting, risk: Metric) -> Estimate:
     for trial in cell.finished:
         name = risk.chance if isinstance(risk.chance, str) else ""
         value, chance = trial.get(risk.name), trial.get(name) if name else risk.chance
-        if value is not None and chance is not None and chance < 1:
+        if value is not None and chance is not None and float(chance) < 1:
             values.append((repeat(trial), (float(value) - float(chance)) / (1 - float(chance))))
     return replace(estimate(independent(values)), highest=1.0)
