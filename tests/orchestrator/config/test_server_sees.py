@@ -9,17 +9,14 @@ import pytest
 from algorithms.core.views import SIGHTS, ServerSees
 from attacks.interfaces import adversary, sees
 from datasets.components import complete
-from orchestrator.config.errors import ConfigError
-from orchestrator.config.run import resolve, trial_id
+from orchestrator.config.run import check, resolve, trial_id
 
 RUN: dict[str, Any] = {"rounds": 1, "data": "digits", "model": "mlp"}
 ATTACKS = {"sia": "updates", "whitebox_mia": "updates", "shadow_mia": "models", "cia": "models", "client_mia": "models"}
 
 
 def refused(**fields: Any) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        resolve(RUN | fields)
-    return [str(problem) for problem in caught.value.problems]
+    return [str(problem) for problem in check(RUN | fields)[1]]
 
 
 @pytest.mark.parametrize(("name", "needed"), ATTACKS.items())
