@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from algorithms.core.views import SIGHTS, ServerSees
 from attacks.interfaces import adversary, sees
 from datasets.components import complete
 from orchestrator.config.run import check, resolve, trial_id
@@ -87,11 +86,6 @@ def test_parameters_that_are_shuffled_leave_sums_weighed_by_size_and_no_source_i
     chosen = refused(server_sees="shuffled_parameters", clustering="ifca", attacks=["choice_inference"])
     assert [line.split(":")[0] for line in chosen] == ["clustering", "attacks.0"]
     assert all(line.endswith(" server_sees: sum or updates") for line in chosen)
-
-
-def test_more_is_seen_by_whoever_sees_more():
-    assert all(set(shown) < set(SIGHTS["updates"]) for view, shown in SIGHTS.items() if view != "updates")
-    assert len(set(map(frozenset, SIGHTS.values()))) == len(SIGHTS) == len(get_args(ServerSees))
 
 
 @pytest.mark.parametrize("fields", [{"objective": "finp"}, {"aggregation": "finp_ala"}])
