@@ -182,13 +182,11 @@ def test_each_attackers_success_is_that_of_its_own_examples(seed: int, count: in
 @pytest.mark.parametrize(("name", "shift"), [("auc", 0.0), ("auc", 1.0), ("balanced_accuracy", 1.0)])
 def test_the_interval_holds_the_truth_in_nineteen_of_twenty_federations(name: str, shift: float) -> None:
     """Six attackers with thresholds of their own ask about the same examples; AUC of N(shift, 1) against N(0, 1)."""
-    from scipy.stats import norm
-
     rng, m, n, held = np.random.default_rng(4), 60, 80, 0
     offsets = np.linspace(0, 1, 6)
-    truth = norm.cdf(shift / np.sqrt(2))
+    truth = stats.norm.cdf(shift / np.sqrt(2))
     if name == "balanced_accuracy":
-        truth = np.mean((norm.sf(offsets - shift) + norm.cdf(offsets)) / 2)
+        truth = np.mean((stats.norm.sf(offsets - shift) + stats.norm.cdf(offsets)) / 2)
     member = np.arange(m + n) < m
     for _ in range(400):
         signal = rng.normal(size=m + n) + shift * member

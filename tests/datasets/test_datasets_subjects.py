@@ -13,7 +13,7 @@ from datasets.federation import DataError, Examples, Federation, Source
 from datasets.source_configs import HeldOutConfig, SharedTestConfig
 from datasets.splits import subjects
 from datasets.splits.subjects import Config
-from tests.support.federations import streams
+from tests.support.federations import numbers, streams
 
 NUMBERS = np.array([1, 2, 5, 7, 11, 30])  # of the subjects; 1, 2 and 5 are the publisher's training subjects
 WINDOWS = 40  # of each subject
@@ -43,16 +43,12 @@ def dealt(config: Config, data: HeldOutConfig = ALL, seed: int = 0, toy: Source 
     return subjects.partition(config, data, toy, streams(seed))
 
 
-def numbers(examples: Examples) -> np.ndarray:
-    return examples.x[:, 0, 0].astype(int)
-
-
 def parts(federation: Federation, client: int) -> tuple[list[int], list[int], list[int]]:
     """The examples of a client: trained on, tested on, non-members."""
     return (
-        numbers(federation.client(client)).tolist(),
-        numbers(federation.test)[federation.test_owner == client].tolist(),
-        numbers(federation.nonmembers)[federation.nonmember_owner == client].tolist(),
+        numbers(federation.client(client)),
+        numbers(federation.test[federation.test_owner == client]),
+        numbers(federation.nonmembers[federation.nonmember_owner == client]),
     )
 
 
@@ -79,8 +75,8 @@ def test_every_window_of_a_client_serves_one_purpose_and_is_its_own(config, clie
         assert train and test and (limit is None or len(train + test) <= limit)
         assert nonmembers == [] or config.activity_sample or limit is not None
     assert sorted(numbers(federation.shadow)) == np.flatnonzero(~np.isin(whose, of_client)).tolist()
-    assert (federation.train.y == numbers(federation.train) % 4).all()
-    assert (federation.test.y == numbers(federation.test) % 4).all()
+    assert (federation.train.y == np.array(numbers(federation.train)) % 4).all()
+    assert (federation.test.y == np.array(numbers(federation.test)) % 4).all()
 
 
 @pytest.mark.parametrize(("share", "windows", "held_out"), [(0.2, 40, 8), (0.2, 41, 9), (0.3, 7, 3), (0.01, 40, 1)])
@@ -91,7 +87,7 @@ def test_a_share_is_rounded_up(share, windows, held_out):
 
 def test_folds_hold_out_every_window_once():
     tests = [dealt(Config(activity_sample=False, holdout="fold", fold=fold), toy=source(42)).test for fold in range(5)]
-    assert sorted(chain.from_iterable(numbers(test).tolist() for test in tests)) == list(range(42 * 6))
+    assert sorted(chain.from_iterable(numbers(test) for test in tests)) == list(range(42 * 6))
     assert [len(test) for test in tests] == [54, 54, 48, 48, 48]
 
 

@@ -57,6 +57,7 @@ def test_the_risk_is_on_the_terminal_in_the_report_and_in_a_figure(finished: tup
     table = finished[1][finished[1].index("\ntiny") :]
     for words in ("MIA", "AUC", "TPR", "epsilon", "by chance", "for one example and one model at delta 0.00001"):
         assert words in " ".join(table.split()), table
+    assert "fedpriv ui" in finished[1]
     _, lines = table.split("DP-SGD", 1)
     assert "±" in "".join(lines.splitlines()[:2]), table
     report = finished[0] / "tiny" / "report"

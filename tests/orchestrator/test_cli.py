@@ -42,14 +42,6 @@ def refused(tmp_path, sweep, capsys, monkeypatch):
     return _refused
 
 
-def test_all_problems_at_once(refused):
-    said = refused("--set", "base.rounds=0", "--set", "base.model.name=mpl", "--set", "resources.clients_per_gpu=0.5")
-    assert "base.rounds" in said
-    assert "'mlp'" in said
-    assert "clients_per_gpu" in said
-    assert "3 problems" in said
-
-
 REFUSED = {
     "more actors than the machine can take": (["resources.client_actors=4000"], "needs 4000 CPU"),
     "no GPU": (["base.training.device=cuda"], "base.training.device: no GPU was found here, and a trial needs one"),
@@ -75,21 +67,6 @@ def test_a_results_folder_of_another_sweep(refused, tmp_path):
     folder.mkdir(parents=True)
     (folder / "thesis.txt").write_text("mine")
     assert "files that fedpriv did not write" in refused()
-
-
-def test_results_that_cannot_be_written(refused, tmp_path):
-    (tmp_path / "results").write_text("a file")
-    assert "not a directory" in refused().lower()
-
-
-def test_a_dry_run_shows_the_plan_and_writes_nothing(sweep, tmp_path, capsys):
-    before = sorted(tmp_path.rglob("*"))
-    assert main(["run", str(sweep), "--results", str(tmp_path / "results"), "--dry-run"]) == 0
-    assert sorted(tmp_path.rglob("*")) == before
-    shown = capsys.readouterr().out
-    assert "4 trials, 4 to run" in shown
-    assert "estimate: about" in shown
-    assert "nothing was started" in shown
 
 
 def test_another_package_called_datasets_is_not_taken_for_ours(tmp_path):

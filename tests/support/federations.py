@@ -31,4 +31,4 @@ def streams(seed: int = 0) -> Callable[..., np.random.Generator]:
 
 def numbers(examples: Examples) -> list[int]:
     """The numbers of examples whose first stored value it is."""
-    return examples.x.reshape(len(examples), -1)[:, 0].astype(int).tolist()
+    return [int(values.flat[0]) for values in examples.x]

@@ -7,20 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms.clustering import ifca, ifca_mir, none, random_migration
-from algorithms.clustering._choice import cheapest, thresholds
+from algorithms.clustering._choice import thresholds
 from algorithms.clustering.ifca_mir import Config
 from algorithms.core.choices import Preferences, View, random_partition
 from algorithms.core.configs import ClusteringConfig
 from tests.support.stand_ins import StandIn
 
-MAJORITY, MINORITY = 0, 1
 fast = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
-betas = st.floats(0, 1)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -48,20 +46,6 @@ def random_view(seed: int) -> View:
     return view(losses, risks, draw.integers(-1, MODELS, CLIENTS))
 
 
-@pytest.mark.parametrize(
-    ("costs", "losses", "previous", "chosen"),
-    [
-        ([2.0, 1.0, 3.0], [0.0, 9.0, 0.0], -1, 1),  # the cost decides
-        ([1.0, 1.0, 3.0], [0.5, 0.4, 0.0], 0, 1),  # then the loss, also against the previous choice
-        ([1.0, 1.0, 1.0], [0.5, 0.5, 0.5], 2, 2),  # then the previous choice
-        ([1.0, 1.0, 1.0], [0.5, 0.5, 0.5], -1, 0),  # then, at first, the first
-        ([1.0, 1.0, 2.0], [0.5, 0.5, 0.5], 2, 0),  # the previous choice counts only among the cheapest
-    ],
-)
-def test_ties_go_to_the_lower_loss_and_then_to_the_previous_choice(costs, losses, previous, chosen):
-    assert cheapest(np.array([costs]), np.array([losses]), np.array([previous])).tolist() == [chosen]
-
-
 # IFCA-MIR
 
 
@@ -81,17 +65,6 @@ def test_beta_zero_is_ifca_to_the_bit(seed):
     expected, losses = ifca.choose(ifca.Config(), seen, preferring(np.zeros(12)))
     assert costs.tobytes() == losses.tobytes()
     assert chosen.tolist() == expected.tolist()
-
-
-@given(df=st.floats(0.01, 3), dl=st.floats(0.01, 0.5), beta=betas, base=st.floats(0, 2), lowest=st.floats(0.5, 0.6))
-@fast
-def test_a_minority_client_moves_where_beta_exceeds_df_over_df_plus_dl(df, dl, beta, base, lowest):
-    """df: what it loses in nats by the majority model; dl: what it gains in risk."""
-    boundary = df / (df + dl)
-    assume(abs(beta - boundary) > 1e-9)
-    seen = view([[base + df, base]], risks=[lowest, lowest + dl], previous=[MINORITY])
-    chosen, _ = ifca_mir.choose(ifca_mir.Config(), seen, preferring(beta))
-    assert chosen.tolist() == [MAJORITY if beta > boundary else MINORITY]
 
 
 # Tolerances and what follows from them

@@ -1,4 +1,4 @@
-"""The network: one module over flat vectors, its initial weights, and that it leaves every global generator alone."""
+"""The network: one module over flat vectors, and its initial weights."""
 
 import math
 from types import SimpleNamespace
@@ -11,7 +11,6 @@ from torch import nn
 
 from algorithms.core.messages import Weights
 from algorithms.core.network import Network
-from algorithms.models import mnist_cnn, vgg
 from datasets.components import Component, components
 from orchestrator.conformance.behavior import SHAPES
 from tests.support.slot_components import module_of
@@ -121,15 +120,6 @@ def test_initial_weights_are_a_function_of_the_generator_alone(network):
     network.buffers.fill_(9.0)
     assert same(network.initial(np.random.default_rng(0)), first)
     assert network.initial(np.random.default_rng(1)).params.tobytes() != first.params.tobytes()
-
-
-def test_a_network_leaves_the_global_generators_as_they_were():
-    before = torch.random.get_rng_state(), str(np.random.get_state())
-    for module in (mnist_cnn, vgg):
-        network = Network(StandIn(module=module, config=module.Config()), (1, 32, 32), 10)
-        network.load(network.initial(np.random.default_rng(0)))
-        network.logits(np.zeros((1, 1, 32, 32), np.float32))
-    assert torch.equal(before[0], torch.random.get_rng_state()) and before[1] == str(np.random.get_state())
 
 
 @pytest.mark.parametrize(

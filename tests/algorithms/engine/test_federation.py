@@ -7,6 +7,7 @@ import pytest
 
 from algorithms.core.network import Network
 from algorithms.engine.federation import train_one_each
+from orchestrator.config.run import resolve
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import finished, given, opened, planted
 
@@ -49,8 +50,6 @@ def test_the_model_is_that_of_the_round_loop_bit_for_bit(tmp_path, slots: dict[s
 
 
 def test_a_diverged_federation_says_so():
-    from orchestrator.config.run import resolve
-
     run = resolve(given(3, training={"lr": 100.0, "epochs": 5}))
     network = Network(run.model, DATA.shape, DATA.classes, "cpu")
     wild = planted(clients=2, each=10, minority=1)

@@ -14,7 +14,6 @@ from orchestrator import INTERRUPTED, SOME_FAILED, commands
 from orchestrator.api import sweeps
 from orchestrator.commands import Choices
 from orchestrator.config.document import read
-from orchestrator.config.sweep_file import Sweep
 from orchestrator.results.log import read_manifest
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.synthetic_results import seal
@@ -113,20 +112,15 @@ def test_an_interrupted_run_raises_and_a_failed_one_returns_what_there_is(
     assert len(fedpriv.run(tiny, results=tmp_path).trials) == 2
 
 
-def test_changed_trials_and_models_are_asked_for_as_with_the_command(
+def test_models_are_sent_to_mlflow_only_if_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: dict[str, Any]
 ) -> None:
     given: list[Choices] = []
-
-    def run_sweep(sweep: Sweep, choices: Choices) -> int:
-        given.append(choices)
-        return run_sweep_inline(sweep, choices)
-
-    monkeypatch.setattr(commands, "run_sweep", run_sweep)
-    fedpriv.run(tiny, results=tmp_path, repeat_changed=True, log_models=True)
-    fedpriv.run(tiny, results=tmp_path)
-    asked = [(one.repeat_changed, one.log_models) for one in given]
-    assert asked == [(True, True), (False, False)]
+    monkeypatch.setattr(commands, "run_sweep", lambda _, choices: given.append(choices) or INTERRUPTED)
+    for asked in ({"log_models": True}, {}):
+        with pytest.raises(KeyboardInterrupt):
+            fedpriv.run(tiny, results=tmp_path, **asked)
+    assert [choices.log_models for choices in given] == [True, False]
 
 
 def test_changed_trials_are_run_again_on_demand(

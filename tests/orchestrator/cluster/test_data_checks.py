@@ -119,8 +119,6 @@ def test_a_model_that_does_not_fit_the_data_is_one_problem_at_its_line(tmp_path:
     assert problem.startswith(f"{tmp_path}/sweep.yaml:6: base.model.name: tests.support.own_modules:Wrapped ")
     assert "[4, 5]" in problem and "the data have 10 classes" in problem
     assert data_problems(model_sweep(tmp_path, "Plain"), download=False) == []
-    run = model_sweep(tmp_path, "Convolutional").runs[0]
-    assert "(backend loop), because it has batch normalization" in run.model.module.remark(run.model.config, run)
 
 
 @pytest.mark.usefixtures("own_modules")

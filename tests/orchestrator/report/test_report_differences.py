@@ -8,7 +8,7 @@ import pytest
 
 from algorithms.metrics.statistics import holm, quantile
 from orchestrator.report.data import Results, results, rows
-from orchestrator.report.frame import Contrast, compared_metrics, contrasts
+from orchestrator.report.frame import compared_metrics, contrasts
 from orchestrator.report.summary import differences_markdown
 
 SWEPT = ("clustering.name", "data.split.minority_ratio", "seed")
@@ -27,17 +27,12 @@ def pairs(values: dict[str, tuple[float, ...]], metric: str = "accuracy", **more
     return [trial(name, s, **{metric: v}, **more) for name, own in values.items() for s, v in enumerate(own)]
 
 
-def only(found: list[Contrast]) -> Contrast:
-    assert len(found) == 1
-    return found[0]
-
-
 # Deals are 0.5, 0.7 and 0.9; IFCA-MIR is worse by 0.01, 0.02 and 0.03.
 THREE = {"ifca": (0.5, 0.7, 0.9), "ifca_mir": (0.49, 0.68, 0.87)}
 
 
 def test_a_method_is_compared_with_the_baseline_on_the_same_deals() -> None:
-    one = only(contrasts(found(*pairs(THREE))))
+    (one,) = contrasts(found(*pairs(THREE)))
     assert (one.slot, one.method, one.baseline) == ("clustering.name", "IFCA-MIR", "IFCA")
     assert one.difference.mean == pytest.approx(-0.02)
     assert one.difference.half == pytest.approx(quantile(2) * 0.01 / 3**0.5)
@@ -51,7 +46,7 @@ def test_a_method_is_compared_with_the_baseline_on_the_same_deals() -> None:
 
 def test_two_pairs_are_printed_as_they_are() -> None:
     few = {name: values[:2] for name, values in THREE.items()}
-    one = only(contrasts(found(*pairs(few))))
+    (one,) = contrasts(found(*pairs(few)))
     assert math.isnan(one.p)
     assert math.isnan(one.difference.low)
     assert "| -0.010, -0.020 |  | 2 |  |  |" in differences_markdown(found(*pairs(few)), [one])
@@ -66,7 +61,7 @@ def test_a_repetition_without_its_partner_is_named_and_left_out() -> None:
         trial("ifca", 5, accuracy=None),
         trial("ifca_mir", 5, accuracy=0.9),
     ]
-    one = only(contrasts(found(*table)))
+    (one,) = contrasts(found(*table))
     assert one.difference.mean == pytest.approx(-0.02), "the values without a partner do not count"
     assert one.baseline_mean == pytest.approx(0.7)
     assert one.left_out == ("seed 3", "seed 4", "seed 5")
@@ -81,10 +76,11 @@ def test_pairs_share_deal_and_seed_and_pairs_of_one_deal_are_averaged() -> None:
         for partition in (1, 2, 3)
         for seed in (0, 2)
     ]
-    one = only(contrasts(found(*crossed, swept=(*SWEPT, "data.split_seed"))))
+    (one,) = contrasts(found(*crossed, swept=(*SWEPT, "data.split_seed")))
     assert one.difference.values == pytest.approx((0.03, 0.05, 0.07))
     lost = [t for t in crossed if not (t["clustering.name"] == "ifca" and t["seed"] == 2 and t["data.split_seed"] == 3)]
-    assert only(contrasts(found(*lost, swept=(*SWEPT, "data.split_seed")))).left_out == ("partition 3, seed 2",)
+    (one,) = contrasts(found(*lost, swept=(*SWEPT, "data.split_seed")))
+    assert one.left_out == ("partition 3, seed 2",)
 
 
 def test_the_slots_default_is_the_baseline_and_fields_that_it_lacks_belong_to_the_method() -> None:
@@ -135,7 +131,7 @@ def test_compared_metrics_come_from_the_tables_and_not_from_a_papers_list() -> N
 
 def test_a_method_of_which_every_trial_was_lost_is_named() -> None:
     table = pairs({"ifca": THREE["ifca"]}) + [trial("ifca_mir", s, "failed", accuracy=None) for s in range(3)]
-    one = only(contrasts(found(*table)))
+    (one,) = contrasts(found(*table))
     assert one.difference.n == 0
     assert one.left_out == ("seed 0", "seed 1", "seed 2")
     assert "No comparison has three pairs." in differences_markdown(found(*table), [one])

@@ -214,15 +214,6 @@ def test_the_question_is_the_sweeps_own_or_made_of_its_keys(text: str, expected:
     assert sentences_of(made).question == expected
 
 
-def test_the_question_of_a_single_setting_is_grammatical() -> None:
-    asked = replace(planted(ifca=around(0.63)), keys=(), facts={"file": "name: x\n"})
-    both = "What are the accuracy and the risk of membership inference of this federation?"
-    assert sentences_of(asked).question == both
-    alone = results(Path("made_up"), rows([{"id": "0", "status": "finished", "seed": 0, "accuracy": 0.9}]), (), {})
-    asked = replace(alone, facts={"file": "name: x\n"})
-    assert sentences_of(asked).question == "What is the accuracy of this federation?"
-
-
 def test_the_command_has_the_overrides_quoted() -> None:
     made = replace(planted(ifca=around(0.63)), facts={"sets": ["base.model={name: mlp}"]})
     assert sentences_of(made).command == "fedpriv run sweep.yaml --set 'base.model={name: mlp}'"

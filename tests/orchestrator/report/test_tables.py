@@ -294,11 +294,6 @@ def test_the_last_round_of_every_attack_counts_and_single_clients_and_maxima_do_
     assert attack_lines(tmp_path / "none", []) == []
 
 
-def test_means_are_over_seeds(tmp_path: Path) -> None:
-    tables = [[("calibrated_mia", 10, "base", "auc", value)] for value in (0.6, 0.62, 0.64)]
-    assert attack_lines(tmp_path / "s", *tables) == ["| vanilla | calibrated_mia | base | auc | 0.620 ± 0.050 |"]
-
-
 def test_attacks_on_one_partition_are_one_value(tmp_path: Path) -> None:
     left = iter([0.59, 0.61, 0.61, 0.63, 0.63, 0.65])  # two seeds of each of three partitions: 0.60, 0.62, 0.64
     row = {"attack": "calibrated_mia", "round": 10, "target": "base", "metric": "auc"}

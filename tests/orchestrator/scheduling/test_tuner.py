@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,7 @@ from orchestrator.results.writing import WriteError
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.trials import TrialConfig, trial_specs, tune_trial_id
 from orchestrator.scheduling.tuner import WORTH_SAYING, TuneCallback, run_trials
-from orchestrator.tracking.events import KILLED_FOR_MEMORY, OUT_OF_MEMORY, TrialEvents, advice
+from orchestrator.tracking.events import KILLED_FOR_MEMORY, TrialEvents
 from orchestrator.trial.restarts import Trial
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.killed import Killed, killing
@@ -49,12 +48,6 @@ base: {rounds: 1, data: {name: digits, clients: 4, examples_per_client: 10, spli
 sweep: {seed: {grid_search: [0, 1, 2]}}
 resources: {trial_retries: 1}
 """
-
-
-def test_a_process_that_ray_ended_for_lack_of_memory_has_advice() -> None:
-    assert "resources.client_actors" in advice(KILLED_FOR_MEMORY)
-    assert re.search(OUT_OF_MEMORY, f"Failure # 1 (occurred at 2026)\n{TEXT}")
-    assert not re.search(OUT_OF_MEMORY, "The actor died because its node has died.")
 
 
 class Sessions:

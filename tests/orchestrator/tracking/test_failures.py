@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.results.paths import Folder
-from orchestrator.tracking.events import MOST_LINES, advice, failure_lines
+from orchestrator.tracking.events import KILLED_FOR_MEMORY, MOST_LINES, advice, failure_lines
 
 REASONS = {
     "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "resources.clients_per_gpu",
@@ -14,6 +14,7 @@ REASONS = {
     "MemoryError: Unable to allocate 12.0 GiB for an array": "resources.concurrent_trials",
     "ActorDiedError: The actor died unexpectedly before finishing this task.": "for lack of memory",
     "its process died: the reason is unknown": "for lack of memory",
+    f"its process died: {KILLED_FOR_MEMORY}": "resources.client_actors",
     "OSError: [Errno 28] No space left on device": "fedpriv clean",
     "a weight is no longer finite in round 3": "base.training.lr",
 }

@@ -138,7 +138,6 @@ def test_trials_that_differ_in_what_no_shadow_sees_share_their_shadows(tmp_path,
     "run",
     [
         changed(training={"lr": 0.2}),
-        changed(training={"lr": 0.1, "threads": 2}),
         changed(training={"lr": 0.1, "precision": "bf16"}),
         changed(privacy={"name": "global_dp", "noise_multiplier": 1.0}),
         changed(objective={"name": "fedprox", "mu": 0.1}),
@@ -152,18 +151,11 @@ def test_a_trial_that_trains_otherwise_has_shadows_of_its_own(tmp_path, run):
     assert len(os.listdir(tmp_path / "cache")) == 2
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"shadow": Examples(DATA.shadow.x + 1e-6, DATA.shadow.y)},
-        {"shadow": Examples(DATA.shadow.x, 1 - DATA.shadow.y)},
-        {"prepare": dataclasses.replace(DATA.prepare, mean=(0.5,), std=(1.0,))},
-    ],
-    ids=["examples", "labels", "preparation"],
-)
-def test_another_shadow_set_has_other_shadows(tmp_path, change):
+def test_another_shadow_set_has_other_shadows(tmp_path):
+    """What else of the data counts is tested with their digest."""
     shadows(RUN, tmp_path / "a", tmp_path / "cache")
-    shadows(RUN, tmp_path / "b", tmp_path / "cache", data=dataclasses.replace(DATA, **change))
+    other = dataclasses.replace(DATA, shadow=Examples(DATA.shadow.x, 1 - DATA.shadow.y))
+    shadows(RUN, tmp_path / "b", tmp_path / "cache", data=other)
     assert len(os.listdir(tmp_path / "cache")) == 2
 
 
