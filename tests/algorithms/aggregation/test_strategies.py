@@ -65,11 +65,26 @@ def test_rounds_come_out_as_flower_made_them(name, module, kind):
 
 # By hand
 
+YOGI = 0.01 * 0.4 / (0.4 + 1e-3)
 
-def test_adam_without_memory_takes_steps_of_one_size():
-    """Where both betas are 0, every parameter moves by eta, in the direction of its update."""
-    config = fedadam.Config(beta_1=0.0, beta_2=0.0)
-    assert after(fedadam, config, np.zeros(2), [[3, -1], [1e-3, -9]]) == pytest.approx([0.2, -0.2], rel=1e-4)
+
+@pytest.mark.parametrize(
+    ("module", "fields", "updates", "expected"),
+    [
+        # g = -8, v = -8, x = 0.1 * 8; then g = -4, v = 0.5 * -8 - 4 = -8, x = 0.8 + 0.8; then g = 0, v = -4.
+        (fedavgm, {}, [[8], [4], [0]], [0.8 + 0.8 + 0.4]),
+        # m / sqrt(v) = 0.1 Delta / sqrt(0.01 Delta^2), a sign; the rate is 0.1 * sqrt(1 - 0.99^2) / (1 - 0.9^2) = 0.07425.
+        (fedadam, {}, [[5, -0.01]], [0.07425, -0.07425]),
+        (fedadam, {"beta_1": 0.0, "beta_2": 0.0}, [[3, -1], [1e-3, -9]], [0.2, -0.2]),  # signs, times eta
+        (fedadagrad, {}, [[3], [4]], [0.1 * (3 / 3) + 0.1 * (4 / 5)]),
+        # v = 0.01 * 4^2, m = 0.4; then Delta = 0: v stays, m = 0.36. Adam's v would have shrunk.
+        (fedyogi, {}, [[4]], [YOGI]),
+        (fedyogi, {}, [[4], [0]], [YOGI + 0.01 * 0.36 / (0.4 + 1e-3)]),
+    ],
+)
+def test_steps_by_hand(module, fields, updates, expected):
+    start = np.zeros(len(expected))
+    assert after(module, module.Config(**fields), start, updates) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_median_by_hand_is_of_the_updates_as_they_count():
