@@ -105,6 +105,16 @@ def test_lengths_are_those_of_a_loop_over_examples(name):
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
 
 
+def test_a_gradient_known_by_hand():
+    net = network(lambda *_: nn.Sequential(nn.Linear(2, 2, bias=False)))
+    net.params.zero_()
+    chain = Chain(net, torch.tensor([[3.0, 4.0]]), torch.tensor([0]), 1)
+    # Both classes have probability 1/2: dL/dz = (-1/2, 1/2) with length^2 = |a|^2 / 2, and H = 1/4 (1 -1; -1 1) x a a'.
+    assert chain.squared_lengths(torch.tensor([[[-0.5, 0.5]]])).tolist() == [pytest.approx([12.5])]
+    assert chain.gradient().tolist() == pytest.approx([-1.5, -2, 1.5, 2])
+    assert chain.times(torch.tensor([1.0, 0, 0, 0])).tolist() == pytest.approx([9 / 4, 3, -9 / 4, -3])
+
+
 def test_of_our_models_those_without_normalization_are_chains():
     shapes = {"mlp": (64,), "tcn": (9, 128), "mnist_cnn": (1, 28, 28), "femnist_cnn": (1, 28, 28)}
     shapes |= dict.fromkeys(("hu_cnn", "keras_cnn", "femnist_net", "vgg", "resnet56"), (3, 32, 32))

@@ -59,6 +59,18 @@ def largest(matrix: np.ndarray) -> float:
 
 
 @SOLVERS
+def test_softmax_regression_at_zero_weights_has_the_curvature_by_hand(solver):
+    """Shares are 1/C, so H = (I/C - 1/C^2) x mean of x x' with a constant 1 in x; every label has as steep a gradient."""
+    network, (x, y) = a_network(), examples()
+    network.params.zero_()
+    ones = np.hstack([x, np.ones((len(x), 1))])
+    top, trace, error = measured(network, x, y, solver=solver, **EXACT)
+    assert error == 0
+    assert top == pytest.approx(np.linalg.eigvalsh(ones.T @ ones / len(x)).max() / CLASSES, rel=1e-4)
+    assert trace == pytest.approx((1 - 1 / CLASSES) * (ones**2).sum(axis=1).mean(), rel=1e-5)
+
+
+@SOLVERS
 @pytest.mark.parametrize("n", [40, 150])  # one batch, whose graph is kept, and three
 def test_the_eigenvalue_of_a_net_is_that_of_its_dense_hessian(solver, n):
     network, (x, y) = a_network(8), examples(n)
