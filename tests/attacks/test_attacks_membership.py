@@ -67,6 +67,17 @@ def test_the_tuned_threshold_is_as_good_as_any(case):
     assert membership.balanced_accuracy(scores - tuned, member) == pytest.approx(accuracy(tuned))
 
 
+def test_every_measure_by_hand():
+    """Three times the scores 3, 1, -1, -2 of members against 2, -3, -4, -5 of non-members."""
+    scores = np.tile([3.0, 1.0, -1.0, -2.0, 2.0, -3.0, -4.0, -5.0], 3)
+    member = np.tile([True] * 4 + [False] * 4, 3)
+    found = membership.measure(scores, member)
+    assert list(found) == list(membership.MEASURES)
+    known = {"balanced_accuracy": 0.625, "tpr": 0.5, "tnr": 0.75, "auc": 13 / 16}
+    assert {name: found[name] for name in known} == known
+    assert np.isnan([found["tpr_at_1_fpr"], found["tpr_at_01_fpr"]]).all()
+
+
 def test_a_rate_at_few_false_positives_needs_nonmembers_that_show_it_and_few_that_share_the_highest_score():
     """The gap attack's scores are 0.5 and -0.5: either nobody passes, or everybody whom the model classifies rightly."""
     for nonmembers, known in ((99, (False, False)), (100, (True, False)), (999, (True, False)), (1000, (True, True))):

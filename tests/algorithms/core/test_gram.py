@@ -1,4 +1,4 @@
-"""Inner products and distances of updates, against two loops."""
+"""Inner products and distances of updates: by hand, and against two loops."""
 
 import numpy as np
 import pytest
@@ -24,6 +24,15 @@ def slowly(rows: np.ndarray, sizes: list[int]) -> np.ndarray:
                 apart[a, i, j] = np.linalg.norm(left[start : start + size] - right[start : start + size])
         start += size
     return apart
+
+
+def test_by_hand():
+    """(3, 4 | 1) and (0, 0 | 1): 5 apart in the first array, equal in the second; halved and doubled, (1.5, 2 | 0.5)."""
+    products = gram.gram(np.array([[3, 4, 1], [0, 0, 1]], np.float32), [2, 1])
+    assert products.tolist() == [[[25, 0], [0, 0]], [[1, 1], [1, 1]]]
+    assert distances(products).tolist() == [[[0, 5], [5, 0]], [[0, 0], [0, 0]]]
+    scaled = distances(scale_products(products, np.array([0.5, 2.0])))
+    assert scaled.tolist() == [[[0, 2.5], [2.5, 0]], [[0, 1.5], [1.5, 0]]]
 
 
 @given(st.integers(1, 7), st.lists(st.integers(0, 30), min_size=1, max_size=5), st.integers(1, 90), st.integers(0, 9))
