@@ -1,6 +1,7 @@
 """The two backends of local training: the loop beside a loop written by hand, and vmap beside the loop."""
 
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,16 @@ def test_the_loop_is_the_loop_that_one_would_write_by_hand_whatever_the_network_
     network.grads.fill_(5.0)
     again = by_loop(network, start, x, y, plan, training)
     assert (params.tobytes(), loss) == (again[0].tobytes(), again[1])
+
+
+def test_one_step_by_hand_on_a_linear_model():
+    """Two classes, one example x = 1 of class 0, weights 0: softmax is (1/2, 1/2), so the gradients are -1/2 and 1/2."""
+    network = Network(StandIn(module=mlp, config=mlp.Config(hidden=())), (1,), 2)
+    start = SimpleNamespace(params=np.zeros(4, np.float32), buffers=np.zeros(0, np.float32))
+    x, y, plan = np.ones((1, 1), np.float32), np.zeros(1, np.int64), np.array([[0]])
+    params, loss = by_loop(network, start, x, y, plan, Config(lr=1.0))
+    assert params.tolist() == [0.5, -0.5, 0.5, -0.5]
+    assert loss == pytest.approx(np.log(2))
 
 
 def test_passes_are_epochs_of_one_optimizer():
