@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from algorithms.auditing.bounds import SHARES, classic_bound, guesses, one_run_bound, right_guesses
+from algorithms.auditing.bounds import SHARES, _one_run_p, classic_bound, guesses, one_run_bound, right_guesses
 from algorithms.auditing.epsilon import epsilon_gdp
 from tests.support.audit_oracles import comparison, oracles
 
@@ -27,12 +28,21 @@ INSIDE, OUTSIDE = oracles()["canaries_in"], oracles()["canaries_out"]
         (1000, 1000, 600, 1e-5, 0.05, 0.2972),
         (128, 64, 64, 1e-5, 0.05, 3.0346),
         (64, 32, 32, 0, 0.05, 2.3214),
-        (50, 5, 0, 1e-5, 0.05, 0),
         (400, 200, 200, 0, 0.05, math.log(1 / (0.05 ** (-1 / 200) - 1))),  # all right: its ceiling
     ],
 )
 def test_the_bound_of_one_run_is_that_of_others(m, r, v, delta, alpha, epsilon):
     assert one_run_bound(m, r, v, delta, alpha) == pytest.approx(epsilon, abs=6e-5)
+
+
+@pytest.mark.parametrize(
+    "case", [(10, 10, 9, 0.5, 1e-3), (100, 20, 15, 1.0, 1e-2), (50, 5, 0, 0.0, 0.1), (9, 1, 1, 1, 0)]
+)
+def test_the_p_value_of_one_run_as_it_is_written(case):
+    m, r, v, epsilon, delta = case
+    right = stats.binom(r, 1 / (1 + math.exp(-epsilon)))
+    alpha = max([sum(right.pmf(j) for j in range(v - i, v)) / i for i in range(1, v + 1)], default=0)
+    assert _one_run_p(*case) == pytest.approx(min(1, right.sf(v - 1) + 2 * m * delta * alpha), rel=1e-9)
 
 
 @settings(deadline=None, max_examples=6)

@@ -39,6 +39,14 @@ def test_the_noise_levels_of_andrew_et_al_at_delta_1e_6_and_separations_beyond_a
     assert epsilon_gdp(mu, 1e-6) == pytest.approx(epsilon, rel=6e-4)
 
 
+@pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+def test_the_closed_form_of_delta_gives_back_delta(mu, delta):
+    epsilon = epsilon_gdp(mu, delta)
+    found = stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * stats.norm.cdf(-epsilon / mu - mu / 2)
+    assert found == pytest.approx(delta, rel=1e-4)
+
+
 def test_andrew_et_als_epsilon_of_a_normal_against_the_gaussian_null():
     """Their regression test at dimension 2000: mu = s = dim^-1/2, delta 1e-2."""
     s = 2000**-0.5
