@@ -57,8 +57,7 @@ class TargetsConfig(Config):
 class ComparedConfig(TargetsConfig):
     """The fields of an attack that compares a client's members with other examples."""
 
-    # A TPR at 1 % needs a hundred, or more where all clients share them (`client_auc.tprs`). That would also sharpen its
-    # threshold, and cost an evaluation of every model on each of them.
+    # A TPR at 1 % needs a hundred. More would sharpen its threshold, and cost an evaluation of every model on each of them.
     compared: int = Field(100, ge=FEWEST_NONMEMBERS, description="non-members of each client; at most what is held out")
 
 

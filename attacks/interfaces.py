@@ -471,7 +471,10 @@ class HalvesAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def judge(config: Any, answers: Answers, rng: np.random.Generator) -> Exposure:
-        """Compute the attack's result, from at least one pair of replicas."""
+        """Compute the attack's result, from at least one pair of replicas.
+
+        Examples of clients that were absent in all rounds have model -1 and a confidence of NaN.
+        """
 
 
 class ChoiceAttack(Attack, Protocol):

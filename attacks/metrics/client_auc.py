@@ -114,16 +114,17 @@ def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Do
 
     ``scores``, ``labels`` and ``numbers``, equal for the same example, [c, members + non-members] have the members first. A
     client's non-members count as if they had the labels of its members. One client's alone would be too few for a
-    threshold. By chance it is `membership.tpr_by_chance` of as many as they are worth (`equal_ones`), and both are NaN if
-    these are fewer than 100.
+    threshold. By chance it is `membership.tpr_by_chance` of as many as they are worth (`equal_ones`). Both are NaN with
+    fewer than 100 different non-members, or if their weights are those of fewer.
     """
     u, w = weights(labels, members)
     outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
-    if (worth := equal_ones(outside, weight, number)) < NONMEMBERS_AT_1_FPR:
+    different = len(np.unique(number[weight > 0]))
+    if different < NONMEMBERS_AT_1_FPR or equal_ones(outside, weight, np.arange(len(number))) < NONMEMBERS_AT_1_FPR:
         return np.full(len(scores), NAN), NAN
     refused = membership.refused(outside, weight, 0.01)
     rates = np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
-    return rates, membership.tpr_by_chance(worth, 0.01)
+    return rates, membership.tpr_by_chance(equal_ones(outside, weight, number), 0.01)
 
 
 def equal_ones(scores: Doubles, w: Doubles, numbers: Ints) -> int:

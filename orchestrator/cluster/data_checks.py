@@ -117,7 +117,8 @@ def _lacking(
     lacking = [(f"attacks.{i}", *pair) for i, it in attacks for pair in it.module.data_problems(it.config, data)]
     if _starts_warm(run) and not len(data.shadow):
         without = f"trains on the server's shadow set, and the split {run.split.name} of {data.name} leaves it none"
-        lacking.append(("aggregation", "warm_start_epochs", f"{without}; set data.shadow_size, or this to 0"))
+        field = "warm_start_epochs" if hasattr(run.aggregation.config, "warm_start_epochs") else ""
+        lacking.append(("aggregation", field, f"{without}; set data.shadow_size, or train without a warm start"))
     return [f"{'.'.join(filter(None, (slot, field)))}: {sentence}" for slot, field, sentence in lacking]
 
 

@@ -130,7 +130,11 @@ def _is_range(word: str, bounds: list[Any]) -> bool:
     right = low < high and math.isfinite(high - low) and (low > 0 or word != "loguniform")
     # A step below a billionth of the bounds would be lost in rounding; what is rounded to a multiple can leave other bounds.
     large = all(step > 1e-9 * max(abs(low), abs(high)) for step in steps)
-    return right and large and all(abs(end / step - round(end / step)) < 1e-6 for step in steps for end in (low, high))
+    return (
+        right
+        and large
+        and all(math.isclose(end, round(end / q) * q, rel_tol=1e-6) for q in steps for end in (low, high))
+    )
 
 
 def points(swept: list[Axis], samples: int | None) -> tuple[list[Point], list[ConfigProblem]]:

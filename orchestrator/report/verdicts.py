@@ -31,7 +31,7 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from algorithms.metrics.statistics import NAN, SIGNIFICANT, holm, p_text, quantile
-from orchestrator.config.errors import amount
+from orchestrator.config.errors import ConfigError, amount
 from orchestrator.config.metric_names import metrics
 from orchestrator.config.sweep_file import load_sweep
 from orchestrator.report.data import Results, grouped
@@ -406,7 +406,10 @@ def _made_of(verdict: Verdict) -> str:
 @cache
 def _planned(name: str) -> list[Trial]:
     """The trials of a sweep file, as if each had finished and measured everything."""
-    runs = load_sweep(FILE.parents[2] / "sweeps" / f"{name}.yaml").runs
+    try:
+        runs = load_sweep(FILE.parents[2] / "sweeps" / f"{name}.yaml").runs
+    except ConfigError:  # somebody has changed or deleted it
+        return []
     return [Trial(str(at), flat(run.to_dict()), dict.fromkeys(metrics(), 1.0)) for at, run in enumerate(runs)]
 
 

@@ -195,7 +195,7 @@ def earlier_results(
             file="--results",
         )
         for trial, kinds in begun.items()
-        if not specs[trial].run.repeatable
+        if not specs[trial].run.repeatable and any(folder.trial(trial).state.glob("state-*"))
     ]
     if lost:
         raise ConfigError(lost)

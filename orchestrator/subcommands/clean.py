@@ -45,9 +45,11 @@ def execute(options: argparse.Namespace) -> int:
         return FINISHED
     width = max(len(sweep.name) for sweep in caches)
     for sweep in caches:
-        with suppress(FileNotFoundError):  # a run may be at work, and rename files
-            size = sum(file.lstat().st_size for file in sweep.cache.rglob("*") if not file.is_dir())
-            print(f"{sweep.name:{width}}  {len(list(sweep.cache.iterdir())):>6} entries  {size / 1e6:>8.1f} MB")
+        size = 0
+        for file in sweep.cache.rglob("*"):
+            with suppress(FileNotFoundError):  # a run may be at work, and rename files
+                size += file.lstat().st_size if not file.is_dir() else 0
+        print(f"{sweep.name:{width}}  {len(list(sweep.cache.iterdir())):>6} entries  {size / 1e6:>8.1f} MB")
     if not options.yes and sys.stdin.isatty():
         print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
         with suppress(EOFError):

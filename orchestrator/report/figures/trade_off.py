@@ -92,7 +92,7 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
         ax.errorbar([x.mean], [y.mean], elinewidth=1, capsize=2, **style)
     if arr.ordered and len(arr.positions) > 1:
         for hue in arr.hues:
-            line = [cell for _, of, cell in cells if of == hue if len(repetitions(cell, accuracy, risk)) != 2]
+            line = [cell for _, of, cell in cells if of == hue if cell.repetitions != 2]
             means = [[cell.estimate(name).mean for cell in line] for name in (accuracy, risk)]
             ax.plot(*means, color=arr.look(hue)["color"], linewidth=1, alpha=0.6, zorder=1)
     if metric(risk).protects:
