@@ -176,8 +176,7 @@ class Config(SlotConfig):
     )
     method: Literal["best"] | Method = Field(
         "best",
-        description="the method that counts; best: the one with the highest AUC on replicas other than the target, from 12 "
-        "replicas on, with fewer BASE, with 2 the loss",
+        description="the method that counts; best: by AUC on other replicas (of 12 or more; of fewer BASE, of 2 the loss)",
     )
     variance: calibrated.Variance = Field(
         "auto", description="deviations of LiRA: pooled over records, a record's own, or own from 64 references on"
