@@ -119,8 +119,7 @@ def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Do
     """
     u, w = weights(labels, members)
     outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
-    different = len(np.unique(number[weight > 0]))
-    if different < NONMEMBERS_AT_1_FPR or equal_ones(outside, weight, np.arange(len(number))) < NONMEMBERS_AT_1_FPR:
+    if min(len(np.unique(number[weight > 0])), _kish(weight)) < NONMEMBERS_AT_1_FPR:
         return np.full(len(scores), NAN), NAN
     refused = membership.refused(outside, weight, 0.01)
     rates = np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
@@ -143,7 +142,12 @@ def equal_ones(scores: Doubles, w: Doubles, numbers: Ints) -> int:
     influence = w * (ranks - np.average(ranks, weights=w))
     alone = max(float(np.square(influence).sum()), 1e-9)  # of the mean, if all were independent
     shared = max(float(np.square(np.bincount(numbers, influence)).sum()) / alone, 1.0)
-    return int(w.sum() ** 2 / np.square(w).sum() / shared + 1e-9)
+    return int(_kish(w) / shared)
+
+
+def _kish(w: Doubles) -> float:
+    """Return how many equal weights are worth as much as these, if what they weigh is independent; 0 without any."""
+    return float(w.sum() ** 2 / np.square(w).sum()) + 1e-9 if w.any() else 0.0
 
 
 def _counts(labels: Ints, kinds: int) -> Ints:

@@ -20,7 +20,7 @@ from orchestrator.results.provenance import Hashes
 from orchestrator.results.record import UNREPEATABLE, TrialIdentity, drew_secret_noise, has_ended, read_record
 from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
-from orchestrator.trial.saved import begun_with
+from orchestrator.trial.saved import begun_with, was_saved
 
 TUNE_FOLDER = ".fedpriv-tune"
 
@@ -195,7 +195,7 @@ def earlier_results(
             file="--results",
         )
         for trial, kinds in begun.items()
-        if not specs[trial].run.repeatable and any(folder.trial(trial).state.glob("state-*"))
+        if not specs[trial].run.repeatable and was_saved(folder.trial(trial))
     ]
     if lost:
         raise ConfigError(lost)

@@ -113,7 +113,7 @@ class Saved:
         try:
             manifest = verify(folder.state, folder.id)
         except FileNotFoundError as error:
-            if any(folder.state.glob("state-*")):  # the manifest is older than each of them
+            if was_saved(folder):  # the manifest is older than each of them
                 raise DamageError(folder.state / "manifest.json", "is missing") from error
             saved = cls(Log(folder.state, folder.id), begun)
             saved._finish()
@@ -176,6 +176,11 @@ class Saved:
             self.log.drop(former)
         self.log.append(name, state_bytes(state))
         setattr(self, kind, name)
+
+
+def was_saved(folder: TrialFolder) -> bool:
+    """Whether a trial has done a round, so that models were sent out, whatever became of its manifest."""
+    return any(folder.state.glob("state-*"))
 
 
 def begun_with(folder: TrialFolder) -> Mapping[str, Any]:
