@@ -32,7 +32,7 @@ from attacks.interfaces import NAN, Answers, Exposure, HalvesAttack, Measure, Po
 from attacks.metrics import membership
 from attacks.metrics.membership import Bools
 from datasets.components import Component
-from datasets.federation import DataError, Examples, Federation, Ints, joined
+from datasets.federation import Examples, Federation, Ints, joined
 from datasets.roles import NOBODY, portions
 
 if TYPE_CHECKING:
@@ -84,13 +84,11 @@ def conclude(attack: Component[HalvesAttack, Any], answers: Answers, rng: np.ran
 
 
 def pool(config: Any, data: Federation, stream: Stream) -> Pool:
-    """Return the examples that replicas are trained on. Raises DataError with what `data_problems` lists.
+    """Return the examples that replicas are trained on.
 
     Held-back examples are taken in: as many as there are (``pool: auto``), exactly as many as every client trains on
     (``matched``), or none (``training``).
     """
-    if problems := data_problems(config, data):
-        raise DataError("; ".join(sentence for _, sentence in problems))
     rng = stream("replicas", 0, HELD_BACK)
     rows, client = (np.empty(0, np.int64),) * 2 if config.pool == "training" else partition(data, rng)
     stored, strengths = _held_back(data)[rows], data.draw_strengths(client, rng)

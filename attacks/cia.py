@@ -273,7 +273,7 @@ def _rounds(config: Config, rounds: int) -> list[int]:
 
 
 def world(config: Config, data: Federation, replica: Replica, stream: Stream) -> World:
-    """Return what a replica is trained on. Raises DataError where there is no stand-in for the target."""
+    """Return what a replica is trained on."""
     if replica.world == "in":
         return World(data)
     attacked = config.target % data.clients
@@ -287,10 +287,8 @@ def with_stand_in(data: Federation, target: int, rng: np.random.Generator) -> Fe
     """Return the federation in which other examples of the same classes hold the target's slot.
 
     They are drawn from the shadow set and get the target's transforms. Where a class has fewer examples there than the
-    target has, they are repeated evenly. Raises DataError if there is no example of a class of the target's.
+    target has, they are repeated evenly.
     """
-    if lack := lacking(data, target):
-        raise DataError(lack)
     place, labels = slice(data.offsets[target], data.offsets[target + 1]), data.client(target).y
     rows = np.empty(len(labels), np.int64)
     for label in np.unique(labels):

@@ -41,7 +41,7 @@ from attacks.metrics.client_auc import MEASURED, Successes, attackers_by_chance,
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation, Ints, joined
+from datasets.federation import Examples, Federation, Ints, joined
 from datasets.roles import NOBODY
 
 KINDS = ("models",)
@@ -98,10 +98,8 @@ def resolve(config: Config, run: Run) -> Config:
 
 
 def audit(config: Config, model: AttackedModel) -> Audit:
-    """Let each attacker attack one model. Raises DataError with what `data_problems` lists."""
+    """Let each attacker attack one model."""
     data, stream = model.cluster.data, model.stream
-    for _, sentence in data_problems(config, data):
-        raise DataError(sentence)
     who = attackers(config, data, stream)
     who = who[model.trained[who] >= 0]  # whoever has not trained a model yet has none to learn from
     asking, resampling, exchanging = model.rng.spawn(3)

@@ -338,7 +338,7 @@ class Attack(AttackContract, ComponentContract, Protocol):
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:
-        """List what the attack lacks in the data: (field, sentence) pairs; asked before anything is started."""
+        """List what the attack lacks in the data: (field, sentence) pairs; asked before anything is started, and not again."""
         return []
 
 
@@ -351,7 +351,7 @@ class ModelAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def audit(config: Any, model: AttackedModel) -> Audit:
-        """Attack one model. Raises DataError if the data are unsuitable for the attack."""
+        """Attack one model."""
 
     @staticmethod
     def shadow_jobs(
@@ -428,7 +428,7 @@ class ReplicaAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def world(config: Any, data: Federation, replica: Any, stream: Stream) -> World:
-        """Return what one of the `replicas` is trained on. Raises DataError if the data are unsuitable for the attack.
+        """Return what one of the `replicas` is trained on.
 
         ``stream("replicas", number, ...)`` returns the run's generators.
         """
@@ -461,7 +461,7 @@ class HalvesAttack(Attack, Protocol):
     @staticmethod
     @abstractmethod
     def pool(config: Any, data: Federation, stream: Stream) -> Pool:
-        """Return the examples that are attacked. Raises DataError if the data are unsuitable for the attack."""
+        """Return the examples that are attacked."""
 
     @staticmethod
     @abstractmethod

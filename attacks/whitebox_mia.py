@@ -45,7 +45,7 @@ from attacks.metrics.membership import FEWEST_NONMEMBERS, Bools
 from attacks.metrics.over_rounds import means_over_rounds
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
-from datasets.federation import DataError, Examples, Federation, Floats, Ints
+from datasets.federation import Examples, Federation, Floats, Ints
 from datasets.roles import NOBODY
 
 if TYPE_CHECKING:
@@ -108,8 +108,6 @@ def observe(config: Config, seen: SeenUpdates) -> dict[str, NDArray[Any]]:
         member; m is 0 in the other blocks.
     """
     data, network = seen.data, seen.network
-    for _, sentence in data_problems(config, data):
-        raise DataError(sentence)
     arrays, most = len(network.layout.names), max(int(data.sizes.max()), len(data.nonmembers))
     features = np.full((2, len(seen.clients), min(config.queries, most), arrays), np.nan)
     lessons, taught = np.empty((0, arrays)), np.empty(0, bool)
