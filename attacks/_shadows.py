@@ -203,13 +203,14 @@ def _train_federations(
 def _imitation(job: ShadowJob, members: Examples, data: Federation) -> Federation:
     """The federation whose clients hold the job's members."""
     unused = np.setdiff1d(np.arange(len(data.shadow)), np.concatenate([job.members, job.nonmembers]))
+    # Where the server trains its first model on examples of its own, the shadow's server does so, on others if enough are left.
+    aside = data.shadow[unused if len(unused) >= len(members) else unused[:0]]
     return replace(  # what is not trained on stays that of the run
         data,
         train=members,
         offsets=np.concatenate([[0], np.cumsum(job.sizes)]),
         example_strengths=job.strengths[job.members],
-        # Where the server trains its first model on examples of its own, the shadow's server does so, on others.
-        shadow=data.shadow[unused if len(unused) else job.members],
+        shadow=aside,
     )
 
 

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, Risk
-from algorithms.interfaces import Problems
+from algorithms.interfaces import Problems, Run
 from attacks._queries import resembled_clients, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure
 from attacks.metrics import client_auc, membership
@@ -84,6 +84,14 @@ def subjects(config: Config, data: Federation, clients: Ints) -> tuple[dict[int,
     inside = {int(one): asked[about[asked] == one] for one in members}
     outside = {int(one): fresh[about[fresh] == one] for one in np.setdiff1d(held[here], trained)}
     return {one: rows for one, rows in inside.items() if len(rows)}, outside
+
+
+def problems(config: Config, run: Run) -> Problems:
+    """Refuse a warm start, for which the server trains on people of whom the attack takes it that nobody has."""
+    if run.aggregation.module.warm_start(run.aggregation.config) is None:
+        return []
+    sentence = "asks about people of the server's shadow set, on whom it trains before round 1"
+    return [("", f"{sentence} (aggregation.warm_start_epochs); set warm_start_epochs to 0")]
 
 
 def data_problems(config: Config, data: Federation) -> Problems:

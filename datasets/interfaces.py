@@ -47,7 +47,13 @@ class SourceContract(BaseContract, Protocol):
 
 
 class SplitContract(BaseContract, Protocol):
-    """A way to partition a data set among clients."""
+    """A way to partition a data set among clients.
+
+    Attributes:
+        OF_CLIENTS: whether the examples for validation, however many, are some that clients hold.
+    """
+
+    OF_CLIENTS: ClassVar[bool] = False
 
     @staticmethod
     @abstractmethod

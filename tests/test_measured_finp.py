@@ -131,7 +131,7 @@ def test_what_lies_outside_of_another_run_with_the_penalty() -> Iterator[str]:
     }
     least, most = min(accuracy[of] for name, of in outside if name == "train_acc_pct"), max(accuracy.values())
     yield f"{len(outside)} of its {len(rows)} numbers lie outside"
-    yield f"with all six betas and weights (higher here by {least:.2f} to {most:.2f})"
+    yield f"with all six betas and weights (higher here by {least:.2f} to {most:.2f}, of which"
     others = {(name, method[11:-1]) for name, method in outside if name != "train_acc_pct"}
     unequal = {(name, of) for name in ("cov_sia", "fi_sia") for of in ("0.3, PCA", "0.3, ALA", "0.1, PCA")}
     assert others == unequal | {("converge_round", "0.3, PCA")} and len(outside) == 6 + len(others)

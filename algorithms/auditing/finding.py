@@ -44,7 +44,7 @@ METRICS = (
         "",
         2,
         table=Column(2, "epsilon\naudited", 1, interval=False),
-        audits="epsilon",
+        audits=("epsilon_models", "epsilon"),
         reading="epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate for one client; "
         "where nothing is clipped, a canary is as long as the median update",
     ),
@@ -59,7 +59,7 @@ METRICS = (
         2,
         table=Column(MINOR, "epsilon\ncertified", 1, interval=False),
         bound="lower",
-        audits="epsilon",
+        audits=("epsilon_models", "epsilon"),
     ),
     Metric("audit_mu", NOISE, "separation of canaries", "lower", "deviations", 2),
     Metric("audit_canaries", NOISE, "canaries", None, "canaries", 0),

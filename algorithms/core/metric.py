@@ -124,7 +124,8 @@ class Metric:
             is no less, which is rounded down; None for measurements.
         protects: whom it guarantees something, such as "a client"; the column with ``guarantee`` for ``epsilon`` in its name
             says under which assumption.
-        audits: the metric of the guarantee that it audits: a value of its interval above that one refutes it.
+        audits: the metrics of guarantees that it audits, of which the first that a trial has counts: an interval above that
+            one refutes it.
         risk: what makes it an attack's risk; None if it is none.
         clients: how its values for single clients are drawn; None if there are none.
         final: the name of the figure that shows its final values by setting; empty: none does.
@@ -145,7 +146,7 @@ class Metric:
     chance: float | str | None = None
     bound: Bound = None
     protects: str = ""
-    audits: str = ""
+    audits: tuple[str, ...] = ()
     risk: Risk | None = None
     clients: PerClient | None = None
     final: str = ""

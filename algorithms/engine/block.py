@@ -29,7 +29,7 @@ from algorithms.interfaces import Run, TrainingContract
 from algorithms.metrics.classification import cross_entropies
 from algorithms.training import local_sgd
 from datasets.components import Component
-from datasets.federation import DataError, Examples, Federation
+from datasets.federation import Examples, Federation
 
 Stream = Callable[..., np.random.Generator]
 
@@ -225,17 +225,11 @@ def protect(
 def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Generator) -> Weights:
     """Return the weights before the first round: the network's, trained on the server's examples if aggregation starts warm.
 
-    Raises:
-        DataError: the server has no examples.
+    Without such examples, as in a shadow federation, they are the network's; a run without them is refused beforehand.
     """
     warm = run.aggregation.module.warm_start(run.aggregation.config)
-    if warm is None:
+    if warm is None or not len(data.shadow):
         return network.weights()
-    if not len(data.shadow):
-        raise DataError(
-            f"{run.aggregation.name} starts from a model trained on the server's own examples, but the partition of "
-            f"{data.name} gives it none; set data.shadow_size, or aggregation.warm_start_epochs to 0"
-        )
     local = run.training.config
     fields = {"optimizer": "adam", "lr": warm.lr, "batch_size": warm.batch_size, "device": local.device}
     fields["adam_epsilon"] = local.adam_epsilon

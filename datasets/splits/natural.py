@@ -32,6 +32,8 @@ from datasets.interfaces import RngFor
 from datasets.roles import NONE, assigned, portions
 from datasets.source_configs import SharedTestConfig, SourceConfig
 
+OF_CLIENTS = True
+
 
 class Config(SlotConfig):
     """What becomes of clients that have too little."""

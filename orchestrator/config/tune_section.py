@@ -143,7 +143,10 @@ def unaccounted(tune: Tune, runs: Sequence[Run]) -> list[str]:
     guided = f"{search.name}'s {search.sampler} draws" if search and search.sampler != "random" else ""
     guided = guided or (f"{tune.scheduler.name} stops" if tune.scheduler else "")
     secret = all(run.draws_noise and not run.repeatable for run in runs)
-    public = all(getattr(run.data.config, "VALIDATION", "") == "validation_size" for run in runs)  # and not of clients
+    public = all(
+        getattr(run.data.config, "VALIDATION", "") == "validation_size" and not run.split.module.OF_CLIENTS
+        for run in runs
+    )
     raw = not (public and all(name.startswith(VALIDATION) for name in tune.metrics))
     return unmet(tune.draws is not None, guided, compared if raw else "", secret)
 

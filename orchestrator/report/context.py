@@ -194,6 +194,11 @@ def audits(results: Results) -> list[Metric]:
     return [metric for metric in metrics().values() if metric.audits and results.has(metric.name)]
 
 
+def claim_of(trial: Row, audit: Metric) -> float | None:
+    """The guarantee of a trial that ``audit`` is held against; None if it has none."""
+    return next((trial[name] for name in audit.audits if trial.get(name) is not None), None)
+
+
 def refuted(setting: Setting) -> int:
     """The number of trials of a setting whose audit refutes the claimed epsilon; 0 if the claim stands.
 
@@ -205,8 +210,8 @@ def refuted(setting: Setting) -> int:
 
     judged = [trial for trial in setting.finished if trial.get(VERDICT)]
     sure = [trial[VERDICT] == REFUTED for trial in judged]
-    audits = [(f"{metric.name}_low", metric.audits) for metric in metrics().values() if metric.audits]
-    pairs = [[(trial.get(low), trial.get(claim)) for low, claim in audits] for trial in judged]
+    audits = [metric for metric in metrics().values() if metric.audits]
+    pairs = [[(trial.get(f"{audit.name}_low"), claim_of(trial, audit)) for audit in audits] for trial in judged]
     higher = [any(low is not None and claim is not None and low > claim for low, claim in pair) for pair in pairs]
     above = sum(map(max, sure, higher))
     many = above > 1 and float(bdtrc(above - 1, len(judged), BELOW)) < SELDOM
@@ -271,7 +276,13 @@ def tuned_sentences(tune: Tune | None, runs: Sequence[Run]) -> list[str]:
     else:
         chosen = f"on {label} {over}: its best value is optimistic"
     lines = [f"tuned: hyperparameters chosen {chosen}"]
-    return [*lines, f"epsilon does not include the search {over}: {'; '.join(unmet)}"] if unmet else lines
+    if unmet:
+        lines.append(f"epsilon does not include the search {over}: {'; '.join(unmet)}")
+    elif tune.draws and any(entry.protects for run in runs for entry in run.training.module.METRICS):
+        lines.append(
+            f"the epsilon of an example does not include the search {over}; epsilon_search is that of a client"
+        )
+    return lines
 
 
 # Which risks of a sweep count, the strongest kind of attack first: declared (`Metric.risk`) before any number is seen

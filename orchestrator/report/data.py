@@ -196,10 +196,10 @@ class Setting:
 
     def estimate(self, name: str) -> Estimate:
         """The mean and interval of the metric ``name``; of a guarantee, its range."""
-        values, described = self.measured(name), metric(name)
-        if described.bound == "upper":
-            return claims(values)
-        return replace(estimate(values, limits(described)), bound=described.bound)
+        described = metric(name)
+        if described.bound == "upper":  # it must hold for every trial, so none is averaged
+            return claims([float(trial[name]) for trial in self.finished if trial.get(name) is not None])
+        return replace(estimate(self.measured(name), limits(described)), bound=described.bound)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,10 +134,11 @@ def _fronts(results: Results) -> list[Grid]:
 
 def _audits(results: Results) -> list[Grid]:
     """Claimed, estimated and certified value of each setting, and the verdict; nothing if no claim was audited."""
-    measured = [audit for audit in context.audits(results) if results.has(audit.audits)]
-    if not measured:
+    measured = context.audits(results)
+    claims = [name for name in dict.fromkeys(chain(*(audit.audits for audit in measured))) if results.has(name)]
+    if not claims:
         return []
-    entries = [metric(measured[0].audits), *measured]
+    entries = [*map(metric, claims), *measured]
     columns = summary.metric_columns(results, entries)[1:]
     grid = _grid(results, [*columns, ("verdict", lambda setting: context.audited(setting) or context.DASH)])
     return [grid._replace(numbers=list(grid.numbers)[:-1])]

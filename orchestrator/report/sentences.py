@@ -14,7 +14,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from statistics import NormalDist
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
@@ -311,10 +311,11 @@ def _claims(results: Results) -> list[str]:
     lines = list[str]()
     for setting in results.settings:
         measured = setting.measured
-        audits = [audit for audit in context.audits(results) if measured(audit.name) and measured(audit.audits)]
-        if audits:
+        audits = [audit for audit in context.audits(results) if measured(audit.name)]
+        claims = [name for name in dict.fromkeys(chain(*(audit.audits for audit in audits))) if measured(name)]
+        if claims:
             where = context.capital(setting_label(results.keys, setting.values)) or "All runs"
-            claim = f"{metric(audits[0].audits).label} {value_of(results, setting, audits[0].audits)} is claimed"
+            claim = f"{metric(claims[0]).label} {value_of(results, setting, claims[0])} is claimed"
             values = ", ".join(f"{audit.label} {value_of(results, setting, audit.name)}" for audit in audits)
             verdict = context.audited(setting)
             lines.append(f"{where}: {claim}; {values}{f': {verdict}' if verdict else ''}.")

@@ -129,6 +129,8 @@ class Effect:
     @property
     def p_printed(self) -> float:
         """The two-sided p value of the printed effect as the mean; NaN if none is printed."""
+        if math.isnan(self.printed):
+            return NAN
         return min(1.0, 2 * min(self.p_beyond(self.printed, True), self.p_beyond(self.printed, False)))
 
     def pairs_needed(self, tests: int = 1) -> int | None:
@@ -339,7 +341,8 @@ LEGEND = (
     f" if it is on that side, but by more than the margin smaller; *{NO_EFFECT}* if it is within the margin, *{TINY}* if it is "
     f"on that side, too; *{REVERSED}* if it is on the other side; *{BEYOND}* if it is beyond the margin where none is claimed. "
     f"*{CONTRADICTED}*: not of the printed size, whatever its sign. *{OTHER_VALUE}*: the printed value is not the measured one."
-    f" *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: a single pair, so no test. The column p is of no effect; of one "
+    f" *In part*: other parts are not, or were not tested. *{INCONCLUSIVE}*: more pairs are needed. *{ONE_RUN}*: one pair, "
+    "so no test and no prediction. *Decided* is what is neither of these two. The column p is of no effect; of one "
     "beyond the margin where an effect within it is shown, or where none is claimed and that is the smaller p; the p of the "
     "printed effect is not in the table."
 )

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import yaml
 
+from algorithms.core.accounting import Account
+from algorithms.interfaces import Run
 from orchestrator.config.errors import refusal
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.config.sweep_file import Sweep
@@ -57,16 +59,22 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
     with _needed(kept):
         secret = int(read_plain(kept)) if kept.exists() and not dry else secrets.randbits(128)
     rng, law, specs = np.random.default_rng(secret), sweep.tune.draws, list[TrialSpec]()
+    account = _account(sweep.runs[0])
     for _ in range(round(law.mean) if dry else law.number(rng)):
         values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
         seed, trial = int(rng.integers(2**62)), sweep.space.at(values)
-        if trial is None:  # values that cannot be combined: a trial without a result
+        # Values that cannot be combined, or would cost more than the search states, are a trial without a result.
+        if trial is None or _account(trial[0]) != account:
             continue
         run, values = trial
         config = run.data.config.model_copy(update={"split_seed": partition_seed(run)})
         run = replace(run, seed=seed, data=replace(run.data, config=config))
         specs.append(TrialSpec(trial_id(run), run, values))
     return specs, secret
+
+
+def _account(run: Run) -> Account | None:
+    return run.privacy.module.planned(run.privacy.config, run)
 
 
 @contextmanager

@@ -227,7 +227,9 @@ def _measured(
     data, network, streams = worker.data, worker.network, of_start(partial(stream, run.seed), 0)
     models = [federation.initial_model(run, data, network, lambda purpose: streams(purpose, 0, 0))]
     history = federation.cohorts(run, data.clients, run.rounds, streams)
-    sending = [Sending(world.silent, world.noisy, partial(train_once, setup)) for world in worlds]
+    private = run.training.module.PRIVATE_STEPS
+    train = None if private else partial(train_once, setup)  # which does not know that noise is drawn apart
+    sending = [Sending(world.silent, world.noisy, train) for world in worlds]
     measured: list[dict[int, dict[str, float]]] = [{} for _ in worlds]
 
     def measure(rounds: int, trained: list[list[Weights]]) -> None:
@@ -235,7 +237,11 @@ def _measured(
             if attack.module.looks_after(attack.config, rounds):
                 by_round[rounds] = attack.module.measure(attack.config, data, network, model)
 
-    federations, draws = [world.data for world in worlds], [streams] * len(worlds)
+    def apart(purpose: str, *place: int) -> np.random.Generator:
+        """The streams of a world without the others' noise: noise of steps, which private training needs, is its own."""
+        return streams(purpose, *place, *([1] if purpose == "gradient_noise" else []))
+
+    federations, draws = [world.data for world in worlds], [streams if world.noisy else apart for world in worlds]
     try:
         federation.train_models(run, federations, network, models, history, draws, sending, measure)
     except FloatingPointError:

@@ -9,7 +9,7 @@ import pytest
 
 from algorithms.core.network import Network
 from attacks._queries import set_aside
-from attacks._shadows import ShadowJob, pool_outputs
+from attacks._shadows import ShadowJob, _imitation, pool_outputs
 from attacks.interfaces import AttackedModel
 from attacks.metrics.membership import Outputs, balanced_accuracy
 from attacks.shadow_mia import ATTACKS, Config, audit, data_problems, shadow_jobs, strongest, train_shadows
@@ -380,6 +380,11 @@ def test_a_shadow_federation_has_the_clusters_clients_with_their_shares_and_tran
         assert [set(part) for part in worn] == [{30}, {35}, {40}]
         assert set(job.strengths[job.nonmembers]) == {30, 35, 40}
         assert not set(job.members) & set(job.nonmembers)
+        used = np.concatenate([job.members, job.nonmembers])
+        for left, examples in (([], 0), ([7], 0), (range(7, 67), 60)):  # of too few, the shadow's server has none
+            whole = replace(data, shadow=data.shadow[np.concatenate([used, np.array(left, int)])])
+            own = replace(job, members=np.arange(60), nonmembers=np.arange(60, len(used)), strengths=whole.shadow.y)
+            assert len(_imitation(own, whole.shadow[:60], whole).shadow) == examples
     for examples, shares in ((60, [5, 10, 15]), (4, [1, 1])):  # whoever would get none is left out
         few = shadow_jobs(Config(shadow_examples=examples), cluster_of(data, 0), 0.9, 7, seeds())[0]
         assert few.sizes.tolist() == shares

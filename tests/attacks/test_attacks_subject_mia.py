@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attacks.interfaces import AttackedModel, Cluster
-from attacks.subject_mia import Config, audit, compared, data_problems, subjects
+from attacks.subject_mia import Config, audit, compared, data_problems, problems, subjects
 from datasets.federation import Examples
+from orchestrator.config.run import resolve
 from tests.support.federations import federation
 
 # PEOPLE of each client are trained on; as many are held out, and EACH examples of all.
@@ -125,6 +126,9 @@ def test_an_auc_by_counting_pairs(inside, outside):
 def test_data_without_people_subjects_with_one_example_and_too_few_subjects_are_refused():
     data = hospitals()
     assert data_problems(Config(), data) == []
+    for warm, count in (("fedavg", 0), ("fedyogi", 1)):
+        run = resolve({"rounds": 1, "data": "har", "model": "tcn", "aggregation": warm})
+        assert len(problems(Config(), run)) == count
     assert [field for field, _ in data_problems(Config(), replace(data, persons={}))] == [""]
     lonely = data.persons["nonmembers"].copy()
     lonely[0] = 77

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from attacks.metrics import membership
 from datasets.components import described
 from orchestrator.config.metric_names import metric, metrics
-from orchestrator.report.context import REFUTED, VERDICT
+from orchestrator.report.context import REFUTED, VERDICT, claim_of
 from orchestrator.report.data import Row, over_seeds
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement
@@ -145,15 +145,15 @@ def audit(arr: Arrangement) -> Figure | None:
     if audited is None:
         return None
     proof = next((entry.name for entry in declared if entry.audits == audited.audits and entry.bound == "lower"), "")
-    names = (audited.audits, audited.name, f"{audited.name}_low", f"{audited.name}_high", proof)
-    cells = {trial["id"]: [trial.get(name) for name in names] for trial in arr.trials}
+    names = (audited.name, f"{audited.name}_low", f"{audited.name}_high", proof)
+    cells = {trial["id"]: [claim_of(trial, audited), *(trial.get(name) for name in names)] for trial in arr.trials}
     values = {at: [math.nan if cell is None else float(cell) for cell in row] for at, row in cells.items()}
     values = {ident: row for ident, row in values.items() if row[0] > 0 and row[1] >= 0}
     if not values:
         return None
     arr = replace(arr, trials=tuple(trial for trial in arr.trials if trial["id"] in values))
     largest = 1.6 * max(1.0, *(value for row in values.values() for value in row[:4] if value < math.inf))
-    title = f"Claimed epsilon of {metric(audited.audits).protects}, and what canaries find in the releases"
+    title = f"Claimed epsilon of {metric(audited.audits[-1]).protects}, and what canaries find in the releases"
     figure, axes = drawing.grid(arr, title, list(map(arr.panel_label, arr.panels)))
     for ax, panel in zip(axes, arr.panels, strict=True):
         for scale in (ax.set_xscale, ax.set_yscale):

@@ -128,6 +128,11 @@ def test_some_runs_of_an_exact_claim_may_lie_above_it_by_chance(runs: int, above
     assert ("not refuted" in audited_line(audits(runs, above))) == chance
 
 
+def test_under_local_noise_canaries_are_held_against_the_claim_for_models() -> None:
+    local = [one | {"epsilon": 634.0, "epsilon_models": 4.4} for one in audits(20, 4)]
+    assert audited_line(local) == audited_line(audits(20, 4)) and "refuted in 4 of 20" in audited_line(local)
+
+
 def test_one_sure_run_does_not_make_another_that_may_be_chance_count() -> None:
     trials = [audit("refuted", 0, low=9.0), *audits(20, 2)[1:]]
     assert audited_line(trials).endswith("refuted in 1 of 20 runs")
@@ -163,6 +168,15 @@ def of(secret: bool, public: bool) -> list[Any]:
     data = {"name": "digits", "validation_size": 9} if public else "har"
     noise = "secret" if secret else "reproducible"
     return [resolve(described() | {"data": data, "privacy": {"name": "global_dp", "noise": noise}})]
+
+
+def test_examples_that_clients_hold_are_no_public_validation_set_and_the_epsilon_of_one_has_no_search() -> None:
+    tune, (public,) = Tune(metric="validation_accuracy", draws={"mean": 10}), of(secret=True, public=True)
+    assert unaccounted(tune, [public]) == [] and len(tuned_sentences(tune, [public])) == 1
+    own = public.to_dict() | {"data": {"name": "digits", "validation_size": 9, "split": "natural"}}
+    assert len(unaccounted(tune, [resolve(own)])) == 1
+    private = resolve(public.to_dict() | {"training": "dp_sgd"})
+    assert tuned_sentences(tune, [private])[1].startswith("the epsilon of an example does not include the search")
 
 
 @pytest.mark.parametrize(

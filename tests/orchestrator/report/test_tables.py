@@ -104,7 +104,8 @@ def test_the_summary_says_whether_the_deal_varies(split_seed: int | None, said: 
 
 def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_values() -> None:
     crossed = [
-        trial(f"d{d}s{s}", "ifca", 0.1, s, accuracy=0.5 + 0.1 * d + 0.02 * s) | {"data.split_seed": d}
+        trial(f"d{d}s{s}", "ifca", 0.1, s, accuracy=0.5 + 0.1 * d + 0.02 * s, epsilon=d + 2.0 * s)
+        | {"data.split_seed": d}
         for d in (1, 2, 3)
         for s in (0, 1)
     ]
@@ -113,6 +114,9 @@ def test_the_deal_and_the_seed_are_repetitions_and_deals_are_the_independent_val
     assert one.keys == ("clustering.name", "data.split.minority_ratio")
     assert setting.measured("accuracy") == pytest.approx([0.61, 0.71, 0.81])
     assert setting.estimate("accuracy").half == pytest.approx(0.2484138, abs=1e-6), "as with three seeds, not six"
+    assert setting.estimate("epsilon").values == (1, 3, 2, 4, 3, 5), (
+        "of claims, which hold for each trial, none is averaged"
+    )
     assert "trials with the same partition are averaged first" in summary_markdown(one)
     assert "mean over 3 independent runs" in flat(printed(read(crossed), 200))
     assert "1 of 1 settings have fewer than 3 independent runs, so no interval." in limits(read(crossed[:4]))

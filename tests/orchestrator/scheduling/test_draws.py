@@ -72,6 +72,19 @@ def test_trials_are_independent_draws_on_one_partition(tmp_path: Path) -> None:
     assert {trial.run.data.config.split_seed for trial in trials} == {0}
 
 
+def test_a_draw_that_would_cost_more_than_the_search_states_has_no_result(tmp_path: Path) -> None:
+    """Neither key changes the epsilon by itself: 16 rounds cost less than 2, and a budget of 2 leaves 16 of 60 rounds."""
+    sets = (
+        "sweep.rounds={choice: [16, 60]}",
+        "sweep.privacy.stop_at_epsilon={choice: [2.0, 5.0]}",
+        "tune.draws.mean=40",
+    )
+    sweep = load(tmp_path, *sets)
+    trials, _ = drawn(sweep, begun(tmp_path).folder, dry=True)
+    kinds = {(trial.run.rounds, trial.run.privacy.config.stop_at_epsilon) for trial in trials}
+    assert kinds == {(16, 2.0), (16, 5.0)} and 15 < len(trials) < 40
+
+
 @pytest.mark.parametrize(
     ("sets", "key", "words"),
     [

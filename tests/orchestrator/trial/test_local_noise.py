@@ -113,8 +113,8 @@ def test_replicas_add_noise_of_their_own_and_a_reference_adds_none():
         measure=lambda _config, _data, _network, weights: {"sum": float(weights.params.astype(np.float64).sum())},
     )
 
-    def measured(seed: int, z: float, noisy: bool = True) -> float:
-        run = resolve(given(2, seed=seed, **local(z)))
+    def measured(seed: int, z: float, noisy: bool = True, **other: Any) -> float:
+        run = resolve(given(2, seed=seed, **(other or local(z))))
         worker = Session(run, DATA, Network(run.model, DATA.shape, DATA.classes))
         attack: Any = SimpleNamespace(module=module, config=None)
         (by_round,) = _measured(run, attack, worker, [World(DATA, (), noisy)], Setup("", []))
@@ -122,6 +122,10 @@ def test_replicas_add_noise_of_their_own_and_a_reference_adds_none():
 
     assert measured(1, 5.0) == measured(1, 5.0)
     assert measured(1, 5.0, noisy=False) == pytest.approx(measured(1, 0.0), abs=1e-4)
+    steps = {"training": {"name": "dp_sgd", "noise_multiplier": 5.0, "clip": 1.0}}
+    assert measured(1, 0.0, **steps) != measured(
+        1, 0.0, noisy=False, **steps
+    )  # noise of its own, which it needs to train
     apart = [measured(seed, 5.0) - measured(seed, 0.0) for seed in range(8)]
     assert len(set(apart)) == 8 and 1 < np.std(apart) < 50  # 5 sqrt(2 * 22 / 10) is 10, and training answers to it
 
