@@ -238,7 +238,8 @@ _REMEMBERED: WeakKeyDictionary[Federation, dict[tuple[Any, ...], Queries]] = Wea
 
 def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
     """Return what a passive server asks about a federation without `comparison_problems`; nobody may change it."""
-    key = config, int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
+    read = [getattr(config, name, None) for name in ("targets", "compared", "nonmembers", "center", "references")]
+    key = *read, int(stream("attack_targets", 0, 11).integers(2**62))  # tells streams of different seeds apart
     drawn = _REMEMBERED.setdefault(data, {})
     if key not in drawn:
         drawn[key] = _drawn_queries(config, data, stream)

@@ -39,7 +39,7 @@ from algorithms.core.metric import ATTRIBUTE, Column, Metric, Risk, names_of
 from algorithms.interfaces import Problems
 from attacks._queries import NONE, draw_queries, untransformed
 from attacks.interfaces import AttackedModel, Audit, Measure
-from attacks.metrics import membership
+from attacks.metrics import client_auc, membership
 from attacks.metrics.disparity import Z95, wilson
 from attacks.metrics.membership import FEWEST_NONMEMBERS, NAN, Bools
 from datasets.components import Config as SlotConfig
@@ -195,7 +195,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     for name, answer in answers.items():
         hit, subject = answer == truth, NAME if name == config.headline else f"{NAME}, {name}"
         found = [
-            leaked(subject, hit, base, member),
+            leaked(subject, hit, base, member, asked.labels),
             accuracy(subject, "accuracy", hit[member], chance),
             correlation(subject, truth[member], answer[member], m, of_imputation, resampling),
         ]
@@ -251,12 +251,17 @@ def accuracy(subject: str, metric: str, hit: Bools, chance: float = NAN) -> Meas
     return Measure(subject, metric, float(hit.mean()), low, high, chance)
 
 
-def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools) -> Measure:
-    """Return by how much an attack's hits [n] exceed those of imputation [n] more on members than on others."""
-    value, variance = 0.0, 0.0
-    for sign, side in ((1, member), (-1, ~member)):
-        n = int(side.sum())
-        gained, lost = (float((one & ~other)[side].sum()) for one, other in ((hit, imputed), (imputed, hit)))
+def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools, labels: Ints) -> Measure:
+    """Return by how much an attack's hits [n] exceed those of imputation [n] more on members than on others.
+
+    Members come first; others count as if they had the members' ``labels`` [n].
+    """
+    value, variance, (u, w) = 0.0, 0.0, client_auc.weights(labels[None], int(member.sum()))
+    if not u.any():
+        return Measure(subject, "leak", NAN, chance=0.0)
+    for sign, side, weight in ((1, member, u[0]), (-1, ~member, w[0])):
+        n = 1 / float(np.square(weight).sum())
+        gained, lost = (n * float((one & ~other)[side] @ weight) for one, other in ((hit, imputed), (imputed, hit)))
         value += sign * (gained - lost) / n
         p, q = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
         variance += (p + q - (p - q) ** 2) / (n + 2)
@@ -267,7 +272,7 @@ def leaked(subject: str, hit: Bools, imputed: Bools, member: Bools) -> Measure:
 def correlation(subject: str, truth: Ints, guess: Ints, m: int, chance: float, rng: np.random.Generator) -> Measure:
     """Return the MCC of n guesses of one of m values; its interval is normal, with the deviation of a bootstrap."""
     rows, value = rng.integers(0, len(truth), (RESAMPLES, len(truth))), float(mcc(truth, guess, m))
-    reach = Z95 * float(np.std(mcc(truth[rows], guess[rows], m)))
+    reach = Z95 * float(np.std(mcc(truth[rows], guess[rows], m))) or NAN  # all drawn alike say nothing of others
     return Measure(subject, "mcc", value, value - reach, value + reach, chance)
 
 

@@ -388,7 +388,9 @@ class Seen:
         worst = []
         for _ in range(max(1, min(DRAWS, NULL_RECORDS // self.phi.size))):
             inside = self.inside ^ np.repeat(rng.random((len(self.phi) // 2, self.phi.shape[1])) < 0.5, 2, axis=0)
-            exposure = of_clients(Targets(self.crossed(method, inside), inside, inside), self.owner, clients)
+            exposure = of_clients(
+                Targets(self.crossed(method, inside), inside.astype(float), inside), self.owner, clients
+            )
             worst.append(_known(np.nanmax, exposure["calibrated_auc"]))
         return float(np.mean(worst))
 
@@ -402,7 +404,7 @@ def of_clients(targets: Targets, owner: Ints, clients: int) -> dict[str, NDArray
         columns["calibrated_auc"][client] = _known(np.nanmean, targets.aucs(of_client))
         valid = ~np.isnan(targets.scores[:, of_client]).any(axis=1)
         if members := int(member[valid].sum()):
-            columns["calibrated_tpr_set_to_1_fpr"][client] = (positive & member)[valid].sum() / members
+            columns["calibrated_tpr_set_to_1_fpr"][client] = np.where(member, positive, 0.0)[valid].sum() / members
     return columns
 
 

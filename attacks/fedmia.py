@@ -230,12 +230,12 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         measures.append(Measure("clients", name, aucs.mean, aucs.mean_low, aucs.mean_high, 0.5))
         if signal != config.headline:
             continue
-        rates, null = client_auc.tprs(scores, labels, queries.examples[clients], n)
+        rates, null, trials = client_auc.tprs(scores, labels, queries.examples[clients], n)
         metrics |= _headline(aucs, rates) | {"fedmia_tpr_at_1_fpr_null": null}
         columns[:, clients] = aucs.auc, aucs.low, aucs.high, rates
         of_clients = [(name, columns[:3, clients], 0.5)]
         if not np.isnan(rates).all():
-            wilson = disparity.wilson(rates * n, np.full(len(rates), n))
+            wilson = disparity.wilson(rates * trials, trials)
             of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), null))
         for metric, ends, chance in of_clients:
             for client, (value, low, high) in zip(clients.tolist(), ends.T.tolist(), strict=True):

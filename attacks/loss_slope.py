@@ -188,7 +188,7 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         if len(clients):
             score, mean = -slopes(rounds, t, tt, y, ty), -y / rounds[:, None]
             aucs, by_mean = (client_auc.measure(it[:, :n], it[:, n:], numbers, labels) for it in (score, mean))
-            rates, null = client_auc.tprs(score, labels, numbers, n)
+            rates, null, _ = client_auc.tprs(score, labels, numbers, n)
             metrics |= {f"{name}_auc": aucs.mean, f"{name}_auc_low": aucs.mean_low, f"{name}_auc_high": aucs.mean_high}
             metrics[f"{name}_tpr_at_1_fpr"] = NAN if np.isnan(rates).all() else float(np.nanmean(rates))
             metrics |= {f"{name}_tpr_at_1_fpr_null": null, f"{name}_mean_auc": by_mean.mean}

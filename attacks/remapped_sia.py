@@ -259,7 +259,7 @@ def over_rounds(shares: Doubles) -> tuple[float, float, float]:
     clusters = (apart.sum(axis=0), clients), (apart.sum(axis=1), rounds), (apart, total)
     by_client, by_round, single = (float((sums**2).sum()) * n / max(n - 1, 1) for sums, n in clusters)
     variance = by_client if rounds < 2 else max(by_client + by_round - single, min(by_client, by_round))
-    trials = mean * (1 - mean) / max(variance, 1e-12) if 0 < mean < 1 else clients
+    trials = mean * (1 - mean) / variance if 0 < mean < 1 and variance > 1e-12 else clients
     low, high = wilson(mean * trials, trials, float(stdtrit(clients - 1, 0.975)))
     return mean, float(low), float(high)
 

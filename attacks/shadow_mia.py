@@ -33,6 +33,7 @@ on that one. So the choice makes the result no better than it is, unlike ``maxim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
@@ -155,7 +156,8 @@ def resolve(config: Config, run: Run) -> Config:
 
 def data_problems(config: Config, data: Federation) -> Problems:
     """Return what the attack lacks in the data: (field, sentence) pairs."""
-    sentences, least = [], membership.FEWEST_NONMEMBERS
+    share = 0.0 if config.signal == "server_only" or config.published_share == "auto" else config.published_share
+    sentences, least = [], math.ceil(membership.FEWEST_NONMEMBERS / (min(share, 1 - share) or 1))
     if shadow_size(config, len(data.train), len(data.shadow)) < 1:
         sentences.append(
             f"shadow_mia trains shadow models on the server's shadow set, which has {len(data.shadow)} examples of "

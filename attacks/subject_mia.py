@@ -7,9 +7,8 @@
     others                    subjects of whom nobody has any: held out whole, from the same clients, or of the shadow set
     AUC                       P(score of a member > score of another subject)          0.5 by chance
 
-The sample is the subjects and not their examples, which are not independent of each other. The 95 % interval is Wilson's for
-as many subjects as have the variance that resampled subjects have (DeLong et al. 1988), with the t quantile for the smaller
-side. It covers 0.94 to 0.97 for 9 subjects or more on each side. The model is taken as it is.
+The sample is the subjects and not their examples, which are not independent of each other (`attacks.metrics.client_auc`).
+The model is taken as it is.
 
 With ``fresh`` examples the model tells that it knows the person, although it has not seen what it is asked about; with
 ``trained`` ones it is asked about what it has seen, as in membership inference, and this bounds what is found. Subjects that
@@ -32,7 +31,6 @@ from algorithms.interfaces import Problems, Run
 from attacks._queries import resembled_clients, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure
 from attacks.metrics import client_auc, membership
-from attacks.metrics.disparity import wilson
 from datasets.components import Config as SlotConfig
 from datasets.federation import Federation, joined
 from datasets.roles import NOBODY
@@ -145,12 +143,8 @@ def compared(members: Doubles, others: Doubles) -> Measure:
     >>> compared(np.array([3.0, 2.0, 5.0]), np.array([1.0, 2.0, 0.0])).value.__round__(3)
     0.944
     """
-    from scipy.special import stdtrit
-
     if np.isnan(members).any() or np.isnan(others).any():
         return Measure(NAME, "auc", membership.NAN, chance=0.5)
     m, n = len(members), len(others)
     found = client_auc.measure(members[None], others[None], np.arange(m + n)[None])
-    worth = found.mean * (1 - found.mean) / found.variance[0] if found.variance[0] > 0 else min(m, n)
-    low, high = wilson(found.mean * worth, worth, float(stdtrit(2 * min(m, n) - 2, 0.975)))
-    return Measure(NAME, "auc", found.mean, float(low), float(high), 0.5)
+    return Measure(NAME, "auc", min(found.mean, 1.0), float(found.low[0]), float(found.high[0]), 0.5)

@@ -44,7 +44,7 @@ from attacks import fedmia
 from attacks._queries import CenteredConfig, Queries, outsiders, queries_of
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, membership, out_worlds
-from attacks.metrics.disparity import wilson
+from attacks.metrics.disparity import ROUNDING, wilson
 from attacks.metrics.membership import NAN, Bools
 from attacks.metrics.over_rounds import last_values
 from attacks.sia import guesses
@@ -245,7 +245,7 @@ def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) 
     ends, z = {}, float(stdtrit(2 * false * (sides.worth + 1), 0.975))
     for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
         variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
-        worth = value * (1 - value) / variance if variance > 0 and 0 < value < 1 else n
+        worth = value * (1 - value) / variance if variance > ROUNDING and 0 < value < 1 else n
         low, high = wilson(value * worth, worth, z)
         ends[name] = float(low), float(high)
     return ends

@@ -38,6 +38,7 @@ from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.log import evict
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import Hashes
+from orchestrator.results.record import has_ended, read_record
 from orchestrator.results.sweeps import read_sweep, write_sweep, write_trials
 from orchestrator.results.writing import WriteError, write_atomically
 from orchestrator.scheduling.draws import SECRET, best, delete_others, drawn
@@ -127,7 +128,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         ConfigError: the input was refused; nothing was started and nothing written.
     """
     try:
-        folder = Folder(choices.results.expanduser().absolute() / sweep.name)
+        folder = Folder(Path(os.path.expanduser(choices.results)).absolute() / sweep.name)
     except RuntimeError as error:  # somebody's home, who is unknown here
         raise refusal(str(error), "--results") from error
     # Large enough for every trial, so that one trial can pass its actors on to the next.
@@ -327,6 +328,12 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     A run that is killed in here is made good by the next one, which does all of it again.
     """
     if work.sweep.tune and work.sweep.tune.draws:
+        failed = [trial for trial in work.trials if not has_ended(read_record(work.folder.trial(trial.id)) or {})]
+        if failed:
+            screen.say(
+                f"{len(failed)} of the search's trials failed, so nothing is published yet; the same command runs them again"
+            )
+            return SOME_FAILED
         work = publish(work)
         if not work.trials:
             screen.say("no trial of the search has a result, so nothing is published")

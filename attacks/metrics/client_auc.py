@@ -109,8 +109,10 @@ def weights(labels: Ints, members: int) -> tuple[Doubles, Doubles]:
     return of_member[rows, labels[:, :members]], of_other[rows, labels[:, members:]]
 
 
-def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Doubles, float]:
+def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Doubles, float, Doubles]:
     """Return each client's true positive rate at the threshold that 1 % of all clients' non-members pass [c], and by chance.
+
+    And of how many members [c] each is worth the rate, given that they have weights and a threshold of so many non-members.
 
     ``scores``, ``labels`` and ``numbers``, equal for the same example, [c, members + non-members] have the members first. A
     client's non-members count as if they had the labels of its members. One client's alone would be too few for a
@@ -120,10 +122,12 @@ def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Do
     u, w = weights(labels, members)
     outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
     if min(len(np.unique(number[weight > 0])), _kish(weight)) < NONMEMBERS_AT_1_FPR:
-        return np.full(len(scores), NAN), NAN
+        return np.full(len(scores), NAN), NAN, np.full(len(scores), NAN)
     refused = membership.refused(outside, weight, 0.01)
     rates = np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
-    return rates, membership.tpr_by_chance(equal_ones(outside, weight, number), 0.01)
+    worth = equal_ones(outside, weight, number)
+    trials = 1 / (np.square(u).sum(axis=1) + 1 / max(worth, 1))
+    return rates, membership.tpr_by_chance(worth, 0.01), trials
 
 
 def equal_ones(scores: Doubles, w: Doubles, numbers: Ints) -> int:
@@ -294,13 +298,16 @@ def _with_interval(share: Doubles, success: Doubles, member: Bools, weight: floa
     """
     if not len(success):
         return NAN, NAN, NAN
-    value, variance, fewest = float(success.mean()), 0.0, []
+    value, variance, fewest = min(float(success.mean()), 1.0), 0.0, []
     for side in (member, ~member):
         there = side & ~np.isnan(share).all(axis=0)
         shares = np.nanmean(share[:, there], axis=0)
         variance += weight**2 * float(np.var(shares, ddof=1)) / len(shares) if len(shares) > 1 else NAN
         fewest.append(len(shares))
-    if variance == 0:  # all examples contribute alike; Wilson's interval for so many independent ones
+    if weight == 1:  # an AUC
+        low, high = disparity.auc_interval(value, variance, sum(1 / size for size in fewest))
+        return value, float(low), float(high)
+    if variance < disparity.ROUNDING:  # all examples contribute alike; Wilson's interval for so many independent ones
         low, high = disparity.wilson(value * min(fewest), min(fewest))
         return value, float(low), float(high)
     reach = disparity.Z95 * float(np.sqrt(variance))

@@ -55,8 +55,9 @@ def mad(values: ArrayLike) -> Doubles:
     >>> float(mad([0.0, 1.0]))
     0.5
     """
-    x = _known(values)
-    return np.abs(x[..., :, None] - x[..., None, :]).reshape(*x.shape[:-1], -1).mean(axis=-1)
+    x = np.sort(_known(values), axis=-1)
+    n = x.shape[-1]
+    return np.asarray(2 * (x * (2 * np.arange(n) - n + 1)).sum(axis=-1) / n**2)  # the i-th is larger than i others
 
 
 def sen_welfare(values: ArrayLike) -> Doubles:

@@ -54,7 +54,7 @@ class Targets:
     """The scores of n examples in several attacked models."""
 
     scores: Doubles  # [targets, n] 0 or more is the decision "member"; NaN where a target has no threshold
-    strict: Bools  # [targets, n] the decision at the threshold that 1 % of other targets' non-members pass
+    strict: Doubles  # [targets, n] the decision, 1 or 0, at the threshold that 1 % of other targets' non-members pass; or NaN
     member: Bools  # [targets, n] whether the target was trained on the example
 
     def aucs(self, examples: Bools) -> Doubles:
@@ -68,7 +68,7 @@ class Targets:
         values["auc"] = aucs(self.scores, self.member)  # of however few examples, because targets are averaged
         valid = ~np.isnan(self.scores).any(axis=1)
         for name, side in zip(STRICT, (self.member, ~self.member), strict=True):
-            part, whole = (self.strict & side).sum(axis=1), side.sum(axis=1).astype(np.float64)
+            part, whole = np.where(side, self.strict, 0.0).sum(axis=1), side.sum(axis=1).astype(np.float64)
             values[name] = np.divide(part, whole, out=np.full(len(whole), NAN), where=valid & (whole > 0))
         return values
 
@@ -163,7 +163,7 @@ def _interval(value: float, pairs: Doubles, order: float) -> Estimate:
 
 def decide(
     scores: Doubles, thinned: Doubles, rehearse: Rehearsal, member: Bools, kind: Ints, pairs: Ints | None = None
-) -> tuple[Doubles, Bools]:
+) -> tuple[Doubles, Doubles]:
     """Shift scores by thresholds that other targets set, one for each kind of examples.
 
     Args:
@@ -175,10 +175,11 @@ def decide(
         kind: [n] number of the model that an example belongs to.
         pairs: [targets] the pair of each target, which sets no threshold for it if there is another; None: no replicas.
 
-    Returns shifted scores [targets, n] and the decisions at the threshold that 1 % of non-members pass. Where the others
+    Returns shifted scores [targets, n] and the decisions (1 or 0) at the threshold that 1 % of non-members pass, NaN with fewer
+    than 99 to set one. Where the others
     had all examples of a kind or none, there is no threshold, and the scores are NaN.
     """
-    shifted, strict = np.full_like(scores, NAN), np.zeros(scores.shape, bool)
+    shifted, strict = np.full_like(scores, NAN), np.full(scores.shape, NAN)
     count = len(member) // 2
     for target in range(len(scores)):
         pair = -1 if pairs is None else int(pairs[target])
@@ -189,7 +190,8 @@ def decide(
             signals, inside = rehearsed[:, alike].ravel(), member[np.ix_(replicas, alike)].ravel()
             if inside.any() and not inside.all():
                 shifted[target, alike] = scores[target, alike] - membership.best_threshold(signals, inside)
-                strict[target, alike] = thinned[target, alike] > passed_by(signals[~inside], LOW_FPR)
+                if (~inside).sum() + 1 >= round(1 / LOW_FPR):
+                    strict[target, alike] = thinned[target, alike] > passed_by(signals[~inside], LOW_FPR)
     return shifted, strict
 
 

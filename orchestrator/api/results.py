@@ -54,7 +54,7 @@ def load(folder: str | PathLike[str], code: Code = ()) -> Results:
     Raises:
         ConfigError: the folder contains no results, or the code cannot be used.
     """
-    path = Path(folder).expanduser().absolute()
+    path = Path(os.path.expanduser(folder)).absolute()
     try:
         paths = own_paths(Path.cwd(), [fspath(part) for part in ([code] if isinstance(code, str | PathLike) else code)])
     except TypeError:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from orchestrator import INTERRUPTED
 from orchestrator.api.results import Results, load
-from orchestrator.config.document import CoreLoader
+from orchestrator.config.document import dump, plain
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal
 from orchestrator.config.sweep_file import load_sweep, parse_sweep
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
 OPTIONS = ("results", "address", "tracking_uri", "repeat_changed")
-PLAIN: dict[type, Any] = {PathLike: fspath, Mapping: dict, tuple: list, str: str, int: int, float: float}
 ARGUMENTS = {f"--{name.replace('_', '-')}": name for name in OPTIONS}  # by the options that the command's messages name
 
 
@@ -65,9 +63,9 @@ def run(  # noqa: PLR0913 (the options of the command)
     try:
         changes = _sets(set or {})
         if isinstance(sweep, Mapping):
-            loaded = parse_sweep(as_yaml(sweep), Path(DICT), changes)
+            loaded = parse_sweep(dump(sweep), Path(DICT), changes)
         elif isinstance(sweep, str | PathLike):
-            loaded = load_sweep(Path(sweep).expanduser(), changes)
+            loaded = load_sweep(Path(os.path.expanduser(sweep)), changes)
         else:
             raise refusal(f"must be the path of a sweep file or a dict, got {format_value(sweep)}", "sweep")
         choices = Choices(target, address, tracking_uri, dry_run, repeat_changed, log_models)
@@ -79,43 +77,7 @@ def run(  # noqa: PLR0913 (the options of the command)
         raise ConfigError(named) from None
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-    return None if dry_run else load(target.expanduser().absolute() / loaded.name, loaded.code)
-
-
-class CoreDumper(yaml.SafeDumper):
-    """Quotes the texts that `CoreLoader` would not read as texts, and writes what no file can hold with a tag."""
-
-    yaml_implicit_resolvers = CoreLoader.yaml_implicit_resolvers
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        """Write a value wherever it is."""
-        return True
-
-    def represent_other(self, value: Any) -> yaml.Node:
-        """The node of what is no plain value, with a tag that is refused by its key, if it cannot be made one."""
-        try:
-            return self.represent_data(_plain(value))
-        except TypeError:
-            return self.represent_scalar(f"!{type(value).__name__}", format_value(value))
-
-
-CoreDumper.add_multi_representer(object, CoreDumper.represent_other)
-
-
-def _plain(value: Any) -> Any:
-    """A value as a sweep file has it: tuples, paths and NumPy's numbers and arrays count as plain. Raises TypeError."""
-    if hasattr(value, "tolist"):  # NumPy's
-        return value.tolist()
-    for kind, plain in PLAIN.items():
-        if isinstance(value, kind):
-            return plain(value)
-    raise TypeError(f"must be a text, number, list or dict, got {type(value).__name__} {format_value(value)}")
-
-
-def as_yaml(sweep: Mapping[str, Any]) -> str:
-    """Write a sweep as the text of a sweep file that says the same, or that is refused where it cannot."""
-    text: str = yaml.dump(sweep, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120)
-    return text
+    return None if dry_run else load(Path(os.path.expanduser(target)).absolute() / loaded.name, loaded.code)
 
 
 def _sets(changes: Mapping[str, Any]) -> list[str]:
@@ -125,7 +87,7 @@ def _sets(changes: Mapping[str, Any]) -> list[str]:
     sets, problems = list[str](), list[ConfigProblem]()
     for key, value in changes.items():
         try:
-            sets.append(f"{key}={json.dumps(value, default=_plain, ensure_ascii=False)}")
+            sets.append(f"{key}={json.dumps(value, default=plain, ensure_ascii=False)}")
         except TypeError as error:
             problems.append(ConfigProblem(str(error), (key,), "set"))
     if problems:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ EXPECTED = {
 }
 KINDS = {yaml.ScalarNode: (*SCALARS,), yaml.SequenceNode: ("seq",), yaml.MappingNode: ("map",)}
 MISSING = object()
+PLAIN: dict[type, Any] = {PathLike: fspath, Mapping: dict, tuple: list, str: str, int: int, float: float}
 
 
 class CoreLoader(yaml.SafeLoader):
@@ -66,6 +68,42 @@ class CoreLoader(yaml.SafeLoader):
 
 for _kind in ("null", "bool", "int", "float"):
     CoreLoader.add_implicit_resolver(TAG + _kind, SCALARS[_kind][0], None)
+
+
+class CoreDumper(yaml.SafeDumper):
+    """Quotes the texts that `CoreLoader` would not read as texts, and writes what no file can hold with a tag."""
+
+    yaml_implicit_resolvers = CoreLoader.yaml_implicit_resolvers
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        """Write a value wherever it is."""
+        return True
+
+    def represent_other(self, value: Any) -> yaml.Node:
+        """The node of what is no plain value, with a tag that is refused by its key, if it cannot be made one."""
+        try:
+            return self.represent_data(plain(value))
+        except TypeError:
+            return self.represent_scalar(f"!{type(value).__name__}", format_value(value))
+
+
+CoreDumper.add_multi_representer(object, CoreDumper.represent_other)
+
+
+def plain(value: Any) -> Any:
+    """A value as a sweep file has it: tuples, paths and NumPy's numbers and arrays count as plain. Raises TypeError."""
+    if hasattr(value, "tolist"):  # NumPy's
+        return value.tolist()
+    for kind, plain in PLAIN.items():
+        if isinstance(value, kind):
+            return plain(value)
+    raise TypeError(f"must be a text, number, list or dict, got {type(value).__name__} {format_value(value)}")
+
+
+def dump(value: Any, **style: Any) -> str:
+    """Write a value as the text of a sweep file that says the same, or that is refused where it cannot."""
+    text: str = yaml.dump(value, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120, **style)
+    return text
 
 
 @dataclass(frozen=True)

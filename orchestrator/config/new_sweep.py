@@ -119,7 +119,7 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
     return environment.get_template(TEMPLATE).render(
         profile=profile,
         path=path,
-        name=NOT_IN_NAMES.sub("-", name).strip("-._").replace("..", ".") or "data",
+        name=re.sub(r"\.\.+", ".", NOT_IN_NAMES.sub("-", name))[:100].strip("-._") or "data",
         sizes=counts,
         total=len(profile.clients),
         test_share=TEST_SHARE,

@@ -159,8 +159,8 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
                 continue
             _look_into(path, f"{PACKAGE}{place}", code)
             parts = code.parts[before:]
-            files = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])}
-            for file in sorted(file for file in files if "__pycache__" not in file.parts):
+            files = {file for part in parts for file in (part.rglob("[!.]*.py") if part.is_dir() else [part])}
+            for file in sorted(file for file in files if not {"__pycache__", ".ipynb_checkpoints"} & set(file.parts)):
                 digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -187,14 +187,14 @@ def _look_into(path: Path, package: str, code: OwnCode) -> None:
     is_package = not single and (path / "__init__.py").is_file()
     if is_package:
         add_module(path.name, path)
-    for entry in [path] if single else sorted(path.iterdir()):
+    for entry in [path] if single else sorted(it for it in path.iterdir() if not it.name.startswith(".")):
         if entry.name in SLOT_NAMES and entry.is_dir():
             inner = f"{path.name}.{entry.name}"
             if not is_package:
                 inner = f"{package}_{entry.name.replace('.', '_')}"
                 code.modules[inner] = entry
                 code.parts.append(entry)
-            for file in sorted(entry.glob("[!_]*.py")):
+            for file in sorted(entry.glob("[!_.]*.py")):
                 offer(SLOT_NAMES[entry.name], file, inner)
         elif is_package:
             continue

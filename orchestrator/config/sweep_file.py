@@ -18,12 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, field_validator
 
 from algorithms.interfaces import Run
 from datasets.components import Config
-from orchestrator.config.document import MISSING, Document, KeyPathError, assign, contents, locate, read, value_at
+from orchestrator.config.document import MISSING, Document, KeyPathError, assign, contents, dump, locate, read, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem, Key, format_value, validate
 from orchestrator.config.own_code import install, own_paths
 from orchestrator.config.run import check, trial_id
@@ -68,7 +67,9 @@ class Header(Config):
 class Resources(Config):
     """The section ``resources``: what the sweep may use of the machine or cluster. No field here can change a result."""
 
-    client_actors: int = Field(2, ge=1, description="processes per trial that train its clients or its shadow models")
+    client_actors: int = Field(
+        2, ge=1, le=10_000, description="processes per trial that train its clients or its shadow models"
+    )
     # Whole numbers only: an actor takes 1/n of a GPU, and other fractions would leave an unusable remainder.
     clients_per_gpu: int = Field(4, ge=1, description="client actors that share one GPU, if clients train on GPUs")
     concurrent_trials: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
@@ -77,7 +78,7 @@ class Resources(Config):
     reserve_gpu: bool = Field(False, description="reserve a share of a GPU even if clients train on the CPU")
     # Longer than any block of the published runs takes on one core, short enough to notice a hung node the same day.
     timeout_seconds: float = Field(
-        1800.0, gt=0, description="longest time without the end of any job of a trial before it fails"
+        1800.0, gt=0, le=1e9, description="longest time without the end of any job of a trial before it fails"
     )
     trial_retries: int = Field(
         2, ge=0, description="number of times that a crashed trial is resumed from its last round"
@@ -321,6 +322,6 @@ def resolved_trials(sweep: Sweep) -> str:
     for run, values in zip(sweep.runs, sweep.values, strict=True):
         swept = ", ".join(f"{key}: {format_value(value)}" for key, value in values.items())
         tree = {"name": f"{sweep.name[:89]}-{trial_id(run)}", **above, "base": run.to_dict()}
-        text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+        text = dump(tree, default_flow_style=None)
         documents.append(f"# trial {trial_id(run)}{': ' + swept if swept else ''}\n{text}")
     return "---\n".join(documents)

@@ -65,7 +65,9 @@ class Hashes:
     @cached_property
     def _code(self) -> str:
         digest = hashlib.blake2b(own_code.installed().state.encode(), digest_size=8)
-        for path in (file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("*.py"))):
+        for path in (file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("[!.]*.py"))):
+            if ".ipynb_checkpoints" in path.parts:
+                continue
             digest.update(path.name.encode() + path.read_bytes())
         return digest.hexdigest()
 

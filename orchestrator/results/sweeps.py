@@ -124,7 +124,7 @@ def damages_of(sweep: Folder) -> Iterator[DamageError]:
     """What is damaged of a sweep: its own manifest, its trials, what unfinished ones have saved, and its cache."""
     if not sweep.manifest.exists():
         yield DamageError(sweep.manifest, "is missing")
-    folders: list[tuple[Path, str | None]] = [(sweep.path, None)]
+    folders: list[tuple[Path, str | None]] = [(sweep.path, None), (sweep.report, None)]
     folders += [(path, trial.id) for trial in sweep.trials() for path in (trial.path, trial.state)]
     folders += [(entry, entry.name) for entry in sorted(sweep.cache.glob("*"))]
     yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))

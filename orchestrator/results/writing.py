@@ -7,10 +7,10 @@ replaced, a link itself and never the file that it leads to.
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import shutil
 import stat
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,8 +24,6 @@ REFUSALS = frozenset(
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO", "EACCES", "EPERM", "ESTALE", "ENOTDIR", "EISDIR", "ELOOP")
 )
-
-_counter = itertools.count()
 
 
 class WriteError(OSError):
@@ -43,7 +41,7 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
     Raises:
         WriteError: the disk is full or the path cannot be written; an old file is then unchanged.
     """
-    new = path.with_name(f"{HIDDEN}-{path.name}-{os.getpid()}-{next(_counter)}.tmp")
+    new = path.with_name(f"{HIDDEN}-{path.name}-{uuid.uuid4().hex}.tmp")
     try:
         with refusals(path, "could not be written"):
             for left in reversed(range(CHANCES)):

@@ -65,6 +65,7 @@ class Driver(tune.Trainable):
                 sweep.manifest.stat()
             # Remove the record of an earlier attempt only now: Tune also sets up drivers for trials that have ended meanwhile.
             remove(self.folder.manifest)
+            remove(self.folder.error)
             run = resolve(self.trial_config.identity.run)
             root = Path(self.trial_config.data_root)
             key = federation_key(run, root)

@@ -29,7 +29,7 @@ def execute(options: argparse.Namespace) -> int:
 
     what: str = options.what  # results where such a folder exists or it is written as a path, else a component
     if what in (".", "..") or os.path.isdir(what) or ("/" in what and what.partition("/")[0] not in SLOT_NAMES):
-        return _check_results(Path(what).expanduser())
+        return _check_results(Path(os.path.expanduser(what)))
     install_named(options.code)
     named = named_components(options.what, "check")
     import torch
@@ -67,5 +67,5 @@ def _check_results(path: Path) -> int:
         state = f"{len(damages)} damaged" if damages else "no damage"
         print(f"{sweep.name}  {amount(len(sweep.trials()), 'trial')}: {state}")
         for damage in damages:
-            print(f"  {damage}; the same `fedpriv run` does the work again")
+            print(f"  {damage}; the same `fedpriv run` does the work again, or says why it cannot")
     return SOME_FAILED if damaged else FINISHED

@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace) -> int:
         problems.append(ConfigProblem(sentence, file="--output"))
     elif not os.access(parent := output.absolute().parent, os.W_OK):
         problems.append(ConfigProblem(f"{parent} is no folder that can be written to", file="--output"))
-    source: Path = options.file.expanduser()
+    source: Path = Path(os.path.expanduser(options.file))
     try:
         names = ("label", "client", "group", "subject", "layout", "drop_unlabeled")
         data = profile(source, **{name: getattr(options, name) for name in names})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -43,7 +44,7 @@ def metric_key(name: str) -> str:
     """
     family = metric(name).family
     section = RUN if name in BOOKKEEPING else SECTIONS.get(family, family.lower())
-    return f"{section.replace('/', ' ')}/{name}"
+    return "/".join(re.sub(r"[^\w.-]+", " ", part).strip() for part in (section, name))  # MLflow takes no others
 
 
 def trial_name(swept: Mapping[str, Any]) -> str:

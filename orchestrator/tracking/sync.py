@@ -200,15 +200,13 @@ class MlflowSweep:
         """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
         client, name = self.client, self.folder.name
         former = client.get_experiment_by_name(name)
+        if former and former.lifecycle_stage == "deleted":
+            client.restore_experiment(former.experiment_id)
         if former and place and former.tags.get(SWEEP) == self.identity[SWEEP] and former.artifact_location != place:
             client.rename_experiment(former.experiment_id, f"{name} (moved, {former.experiment_id})")
             client.delete_experiment(former.experiment_id)
             former = None
-        if former is None:
-            return str(client.create_experiment(name, place, {**self.identity, **KIND}))
-        if former.lifecycle_stage == "deleted":
-            client.restore_experiment(former.experiment_id)
-        return str(former.experiment_id)
+        return str(former.experiment_id if former else client.create_experiment(name, place, {**self.identity, **KIND}))
 
 
 def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import datasets
 from algorithms.interfaces import Run
 from datasets.federation import Federation, Source, add_to_digest
-from orchestrator.config.own_code import installed
+from orchestrator.results.provenance import versions
 from orchestrator.trial.random_streams import stream
 
 
@@ -51,8 +51,8 @@ def settled(run: Run, data: Federation) -> Run:
 
 
 def digest(plain: Any, *arrays: NDArray[Any]) -> str:
-    """Return 32 hexadecimal digits of JSON values, arrays and own code, for what is kept in the cache."""
-    digest = hashlib.sha256(json.dumps([plain, installed().state], sort_keys=True).encode())
+    """Return 32 hexadecimal digits of JSON values, arrays and the software's versions, for what is kept in the cache."""
+    digest = hashlib.sha256(json.dumps([plain, versions()], sort_keys=True).encode())
     for array in arrays:
         add_to_digest(digest, array)
     return digest.hexdigest()[:32]

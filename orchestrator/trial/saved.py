@@ -109,7 +109,7 @@ class Saved:
 
     @classmethod
     def of(cls, folder: TrialFolder, begun: Mapping[str, str]) -> Saved:
-        """Take up what a trial has saved, or a new log. Raises DamageError if it is damaged."""
+        """Take up what a trial has saved, or a new log. Raises DamageError if it is damaged or not of this code and data."""
         try:
             manifest = verify(folder.state, folder.id)
         except FileNotFoundError as error:
@@ -118,6 +118,10 @@ class Saved:
             saved = cls(Log(folder.state, folder.id), begun)
             saved._finish()
             return saved
+        if any(begun.get(kind, was) != was for kind, was in manifest.facts["begun"].items() if kind != "commit"):
+            raise DamageError(
+                folder.state, "was begun with other code or data"
+            )  # by a search that did not know of it yet
         log = Log(folder.state, folder.id, dict(manifest.parts))
         return cls(log, manifest.facts["begun"], manifest.facts["state"], manifest.facts["best"])
 

@@ -130,11 +130,23 @@ def test_a_leak_is_the_difference_of_four_accuracies(seed):
     rng = np.random.default_rng(seed)
     hit, base, member = rng.random((3, 40)) < 0.5
     member[:2] = True, False
+    member = np.sort(member)[::-1]  # members come first
     of = {side: hit[member == side].mean() - base[member == side].mean() for side in (True, False)}
-    leak = leaked("x", hit, base, member)
+    alike, other = np.zeros(40, int), member.astype(int)
+    leak = leaked("x", hit, base, member, alike)
     assert leak.value == pytest.approx(of[True] - of[False])
-    opposite = leaked("x", base, hit, member)
+    assert np.isnan(leaked("x", hit, base, member, other).value)  # no label in common
+    opposite = leaked("x", base, hit, member, alike)
     assert (opposite.value, opposite.low) == pytest.approx((-leak.value, -leak.high))
+
+
+def test_a_leak_is_0_where_members_have_other_labels_and_hits_follow_the_label():
+    member, rng = np.arange(2000) < 1000, np.random.default_rng(0)
+    label = (rng.random(2000) < np.where(member, 0.8, 0.2)).astype(int)
+    found = [leaked("x", rng.random(2000) < 0.3 + 0.5 * label, np.zeros(2000, bool), member, label) for _ in range(100)]
+    assert (
+        abs(np.mean([one.value for one in found])) < 0.01 and np.mean([one.low <= 0 <= one.high for one in found]) > 0.9
+    )
 
 
 def test_values_are_tried_as_the_data_encode_them_and_nothing_else_of_a_row_is_changed():

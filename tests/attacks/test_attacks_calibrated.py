@@ -239,6 +239,14 @@ def test_a_threshold_for_1_percent_is_passed_by_about_1_percent_of_another_targe
     assert rates["tpr_set_to_1"].mean() == pytest.approx(0.01, abs=0.003)  # exchangeable
 
 
+def test_fewer_than_99_nonmembers_set_no_threshold_for_1_percent():
+    """Of 40, the highest would be passed by 2.4 %."""
+    phi, inside = drawn(7, 4, 40)
+    shifted, strict = decide(phi, phi, told(phi), inside, one_kind(40), np.arange(4) // 2)
+    rates = Targets(shifted, strict, inside).measures()
+    assert np.isnan([rates["fpr_set_to_1"], rates["tpr_set_to_1"]]).all() and not np.isnan(rates["auc"]).any()
+
+
 def test_each_kind_has_thresholds_of_its_own_and_none_where_others_had_all_examples_or_none():
     phi, inside = drawn(0, 16, 200, lift=3.0)
     kind = np.arange(200) % 2
@@ -246,10 +254,10 @@ def test_each_kind_has_thresholds_of_its_own_and_none_where_others_had_all_examp
     (plain, strict), (shifted, as_strict) = (
         decide(scores, scores, told(scores), inside, kind, np.arange(16) // 2) for scores in (phi, moved)
     )
-    assert shifted == pytest.approx(plain) and (strict == as_strict).all()
+    assert shifted == pytest.approx(plain) and np.array_equal(strict, as_strict)
     phi, inside = drawn(0, 2, 8)
     inside[:, :4], inside[:, 4:] = [[True], [False]], [[True, False] * 2, [False, True] * 2]
     shifted, strict = decide(phi, phi, told(phi), inside, np.repeat([0, 1], 4), np.zeros(2, np.int64))
-    assert np.isnan(shifted[:, :4]).all() and not strict[:, :4].any() and not np.isnan(shifted[:, 4:]).any()
+    assert np.isnan(shifted[:, :4]).all() and np.isnan(strict).all() and not np.isnan(shifted[:, 4:]).any()
     estimates = Targets(shifted, strict, inside).estimates()
     assert np.isnan([value for estimate in estimates.values() for value in estimate]).all()

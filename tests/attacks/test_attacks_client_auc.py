@@ -137,7 +137,7 @@ def test_perfect_separation_keeps_an_interval():
     assert (found.low[0], found.high[0]) == pytest.approx((of_36, 1))
     member = np.arange(40) < 20
     found = successes(np.where(member, 1.0, -1.0)[None], np.ones((1, 40), bool), member)
-    assert found.mean["auc"] == pytest.approx((1, 0.839, 1), abs=1e-3)  # Wilson's
+    assert found.mean["auc"] == pytest.approx((1, 0.886, 1), abs=1e-3)  # Wilson's for 30 pairs
 
 
 @given(st.integers(0, 9999))
@@ -179,7 +179,7 @@ def test_each_attackers_success_is_that_of_its_own_examples(seed: int, count: in
         assert np.isnan(value) or np.isnan(low) or low <= value <= high
 
 
-@pytest.mark.parametrize(("name", "shift"), [("auc", 0.0), ("auc", 1.0), ("balanced_accuracy", 1.0)])
+@pytest.mark.parametrize(("name", "shift"), [("auc", 0.0), ("auc", 1.0), ("auc", 3.0), ("balanced_accuracy", 1.0)])
 def test_the_interval_holds_the_truth_in_nineteen_of_twenty_federations(name: str, shift: float) -> None:
     """Six attackers with thresholds of their own ask about the same examples; AUC of N(shift, 1) against N(0, 1)."""
     rng, m, n, held = np.random.default_rng(4), 60, 80, 0
@@ -192,7 +192,7 @@ def test_the_interval_holds_the_truth_in_nineteen_of_twenty_federations(name: st
         signal = rng.normal(size=m + n) + shift * member
         found = successes(signal[None] - offsets[:, None], np.ones((6, m + n), bool), member)
         held += found.mean[name][1] <= truth <= found.mean[name][2]
-    assert 0.92 <= held / 400 <= 0.98
+    assert 0.92 <= held / 400 <= (1 if shift > 1 else 0.98)
 
 
 def test_whoever_cannot_be_measured_is_left_out() -> None:

@@ -187,7 +187,8 @@ def test_the_rate_is_at_the_threshold_that_one_in_a_hundred_of_all_nonmembers_pa
     same = np.zeros((20, 300), int)
     limit = np.sort(scores[:, 100:].ravel())[::-1][40]  # 1 % of 4000
     np.testing.assert_allclose(client_auc.tprs(scores, same, own, 100)[0], (scores[:, :100] > limit).mean(axis=1))
-    rates, null = client_auc.tprs(scores[:1, :200], same[:1, :200], own[:1, :200], 100)
+    rates, null, trials = client_auc.tprs(scores[:1, :200], same[:1, :200], own[:1, :200], 100)
+    assert trials == pytest.approx(50)  # a hundred members at a threshold of a hundred others
     assert rates == (scores[0, :100] > np.sort(scores[0, 100:200])[-2]).mean() and null == pytest.approx(2 / 101)
     common = np.concatenate([own[:, :100], np.tile(own[:1, 100:200], (20, 1))], axis=1)
     # A hundred of which all clients' scores are the same remain a hundred, and 99 too few; where they differ, they are 2000.
@@ -319,6 +320,7 @@ def test_other_clients_members_are_never_the_clients_own(noise):
     others = queries.numbers[:, 10:]
     assert (others // 10 != EVERYONE[:, None]).all() and others.max() < CLIENTS * 10
     assert all(len(set(own)) == 50 for own in others.tolist()) and len(queries.outside) == 0
+    assert _queries.queries_of(config.model_copy(update={"every": 3}), noise, fixed) is queries
     every = Config(nonmembers="other_client", targets=10, compared=1000)
     assert _queries.queries_of(every, noise, fixed).numbers[0, 10:].tolist() == list(range(10, 60))
 

@@ -131,6 +131,7 @@ def test_an_interval_is_of_as_many_clients_as_there_are_if_their_rounds_are_alik
     low, high = wilson(8, 8, 2.364624)  # Student's quantile at 7 degrees of freedom
     assert over_rounds(np.ones((20, 8))) == pytest.approx((1, low, high), abs=1e-6)
     assert np.isnan(over_rounds(np.ones((20, 1)))[1:]).all()
+    assert over_rounds(np.array([[0.5, 0.5]]))[1] < 0.1  # two clients in one round, which share a guess
     alike, fresh = np.tile([1.0, 0, 0, 0, 0, 1, 0, 0], (20, 1)), np.random.default_rng(0).random((20, 8)) < 0.25
     (_, low, high), (_, lower, higher) = over_rounds(alike), over_rounds(fresh.astype(float))
     assert high - low > 2 * (higher - lower)

@@ -155,6 +155,7 @@ def test_fewer_than_ten_non_members_give_no_risk(images, listening):
         assert (len(members), len(nonmembers)) == (3 * EACH, held_out)
         assert np.isnan(found.risk) == np.isnan(value(found, "risk", "auc")) == (held_out < 10)
         assert len(data_problems(Config(), data)) == (held_out < 10)
+        assert len(data_problems(Config(published_share=0.5), data)) == 1  # which would leave 5 for each
     of_another = replace(images, nonmember_owner=np.full(NONMEMBERS, 5))  # none looks like the cluster's clients'
     *sides, found = asked(Config(shadows=1), of_another, listening, left=(1,))
     assert list(map(len, sides)) == [3 * EACH, EACH] and np.isnan([found.risk, *found.metrics.values()]).all()

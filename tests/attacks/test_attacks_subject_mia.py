@@ -121,6 +121,10 @@ def test_an_auc_by_counting_pairs(inside, outside):
     pairs = [(a > b) + (a == b) / 2 for a in inside for b in outside]
     assert auc.value == pytest.approx(np.mean(pairs)) and 0 <= auc.low <= auc.value <= auc.high <= 1
     assert np.isnan(compared(np.array([np.nan, *inside]), np.array(outside, float)).value)
+    apart = compared(np.array(inside) + 6.0, np.array(outside, float))
+    assert (
+        apart.low <= apart.value <= apart.high and apart.value == pytest.approx(1) and apart.low < 0.9
+    )  # of nine or fewer on each side
 
 
 def test_data_without_people_subjects_with_one_example_and_too_few_subjects_are_refused():

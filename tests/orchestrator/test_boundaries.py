@@ -28,6 +28,7 @@ TURNED, SHOWN = "Anna\u202e\x1b[2J", "Anna\\u202e\\x1b[2J"
     [
         *([word, LONG] for word in ("report", "check", "clean", "ui", "new")),
         ["check", f"./{LONG}"],
+        *([word, "~nobody-has-this/x"] for word in ("check", "new", "run")),
         ["new", "here.csv", "--output", LONG],
     ],
     ids=lambda command: " ".join(command)[:12],

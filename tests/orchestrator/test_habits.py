@@ -31,7 +31,7 @@ def test_version_names_what_results_depend_on(capsys):
 def test_print_config_is_what_runs(tmp_path, capsys):
     path = tmp_path / "tiny.yaml"
     path.write_text(SWEEP)
-    sets = ["--set", "data_root=/somewhere", "--set", "base.training.epochs=2"]
+    sets = ["--set", "data_root='1e5'", "--set", "base.training.epochs=2"]  # a text, which YAML 1.1 would not quote
     assert main(["run", str(path), "--print-config", *sets]) == 0
     shown = capsys.readouterr()
     sweep = load_sweep(path, sets[1::2])
@@ -103,7 +103,7 @@ def test_list_as_json_of_one_name(capsys):
     ("part", "lines"),
     [
         ("base", ("participation_rate", "curvature", "only if trace is hutchinson")),
-        ("resources", ("client_actors", "[integer >= 1; default 2]")),
+        ("resources", ("client_actors", "[integer >= 1 <= 10000; default 2]")),
         ("tune", ("search: optuna", "grace_period", "validation_accuracy")),
         ("file", ("data_root", "loguniform             [low, high]")),
     ],

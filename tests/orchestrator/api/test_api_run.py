@@ -11,9 +11,8 @@ import yaml
 
 import fedpriv
 from orchestrator import INTERRUPTED, SOME_FAILED, commands
-from orchestrator.api import sweeps
 from orchestrator.commands import Choices
-from orchestrator.config.document import read
+from orchestrator.config.document import dump, read
 from orchestrator.results.log import read_manifest
 from tests.support.inline_sweep import run_sweep_inline
 from tests.support.synthetic_results import seal
@@ -43,7 +42,7 @@ def tiny() -> dict[str, Any]:
 def test_a_dict_is_the_same_sweep_as_its_file_is_kept_with_the_results_and_trains_once(
     tmp_path: Path, inline: None, tiny: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "tiny.yaml").write_text(sweeps.as_yaml(tiny))
+    (tmp_path / "tiny.yaml").write_text(dump(tiny))
     one = fedpriv.run(tiny, results=tmp_path / "one")
     other = fedpriv.run(tmp_path / "tiny.yaml", results=str(tmp_path / "other"))
     assert list(one.trials["id"]) == list(other.trials["id"]) and len(one.trials) == 2
@@ -99,7 +98,7 @@ def test_other_arguments_are_refused_in_a_sentence(arguments: dict[str, Any], se
 
 @pytest.mark.parametrize("text", ["0o17", "yes", "1e3", "2024-01-01", "~", "a: b", "é", "", "null", "- x"])
 def test_a_text_stays_a_text(text: str) -> None:
-    assert read(sweeps.as_yaml({"name": text}), "x").value == {"name": text}
+    assert read(dump({"name": text}), "x").value == {"name": text}
 
 
 def test_an_interrupted_run_raises_and_a_failed_one_returns_what_there_is(

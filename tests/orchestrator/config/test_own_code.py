@@ -70,7 +70,10 @@ def test_components_in_folders_named_like_slots_fill_the_slots(beside):
 
 
 def test_the_id_of_a_trial_does_not_say_where_its_code_lies(beside, tmp_path):
-    first = trial_id(load_sweep(beside).runs[0])
+    first, state = trial_id(load_sweep(beside).runs[0]), own_code.installed().state
+    (tmp_path / "code/attacks/.#norms.py").symlink_to("somebody@here.1:2")  # an editor's, while a file is not saved
+    written(tmp_path / "code", {"attacks/.ipynb_checkpoints/norms-checkpoint.py": ""})
+    assert (trial_id(load_sweep(beside).runs[0]), own_code.installed().state) == (first, state)
     (tmp_path / "code").rename(tmp_path / "elsewhere")
     beside.write_text(SWEEP.replace("code: code", "code: [elsewhere/aggregation, ./elsewhere/attacks]"))
     assert trial_id(load_sweep(beside).runs[0]) == first

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.commands import Choices
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
+from orchestrator.report import write_report
 from orchestrator.report.data import read_results
 from orchestrator.results.log import DAMAGED
 from orchestrator.results.paths import Folder
@@ -96,6 +97,14 @@ def ends_alike(finished: Path, results: Path) -> None:
         shutil.rmtree(aside)
     same_results(finished, results)
     assert not list(damages_of(Folder(results / "tiny")))
+
+
+def test_a_report_is_checked_too(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "results", symlinks=True)
+    folder = Folder(tmp_path / "results" / "tiny")
+    write_report(folder.path)
+    (folder.report / "summary.csv").write_text("")
+    assert [one.path for one in damages_of(folder)] == [folder.report / "summary.csv"]
 
 
 FILES = ["manifest.json", "config.yaml", "rounds.parquet", "clients.parquet", "model.safetensors"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from algorithms.core.accounting import ledger
 from algorithms.core.private_search import Draws
+from orchestrator import SOME_FAILED, commands
 from orchestrator.commands import Choices, Work, claimed, prepare, publish
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
@@ -173,3 +176,7 @@ def test_the_best_is_the_first_of_equals_and_a_trial_without_a_result_is_none(tm
         work.folder.trial(trial.id).path.mkdir(parents=True)
         seal(work.folder.trial(trial.id).path, {"status": status, "metrics": metrics, "origin": {}})
     assert best(work.sweep, work.folder, trials) == trials[2]
+    said = list[str]()
+    screen: Any = SimpleNamespace(say=said.append)
+    assert commands._close(replace(work, trials=trials[:4]), screen, screen) == SOME_FAILED and len(said) == 1
+    assert all(work.folder.trial(trial.id).path.exists() for trial in trials[:4])  # nothing is published, or deleted

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import zlib
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from orchestrator.results import sweeps
 from orchestrator.results.paths import Folder
 from orchestrator.results.tables import read_table
 from orchestrator.subcommands.ui import execute
+from orchestrator.tracking import labels
 from orchestrator.tracking.labels import VIEW_TAG, metric_key
 from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
@@ -174,6 +176,9 @@ def test_a_moved_folder_has_its_artifacts_where_it_is(folder, copied):
     synced(folder)
     before, former = Held(folder).everything(), folder.path.parent
     new = former.parent / "archive, größer"
+    if not copied:  # and somebody has deleted the experiment
+        client = Held(folder).client
+        client.delete_experiment(client.get_experiment_by_name(NAME).experiment_id)
     (shutil.copytree if copied else shutil.move)(former, new)
     moved = Folder(new / NAME)
     assert synced(moved) == 5 and synced(moved) == 0
@@ -183,6 +188,12 @@ def test_a_moved_folder_has_its_artifacts_where_it_is(folder, copied):
         assert Path(held.client.download_artifacts(run, "")).is_relative_to(new)
     if copied:
         assert synced(folder) == 0
+
+
+def test_a_metric_of_an_own_family_has_a_name_that_mlflow_takes(monkeypatch):
+    own = replace(labels.metric("accuracy"), family="Norms (L2), per client")
+    monkeypatch.setattr(labels, "metric", lambda _: own)
+    assert metric_key.__wrapped__("norm_größe (mean)") == "norms l2 per client/norm_größe mean"
 
 
 REQUESTS = ("create_experiment", "create_run", "log_batch", "set_tag", "log_artifact", "set_terminated", "delete_run")

@@ -9,7 +9,7 @@ from algorithms.interfaces import Run
 from datasets.federation import Federation
 from orchestrator.config.run import resolve
 from orchestrator.estimates.small_runs import SmallRuns
-from orchestrator.trial.federation import federation_key, partition_data, settled
+from orchestrator.trial.federation import digest, federation_key, partition_data, settled
 from tests.support.planted import given, planted
 
 
@@ -39,6 +39,13 @@ def test_equal_keys_are_equal_federations() -> None:
     others = [federation_key(run, Path()) for run in (a_run(split_seed=8), a_run(seed=7), a_run(seed=8))]
     others.append(federation_key(a_run(split_seed=7), Path("elsewhere")))
     assert len({*keys, *others}) == 5
+
+
+def test_what_other_versions_have_made_is_not_taken_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = digest(["a"])
+    assert digest(["a"]) == before != digest(["b"])
+    monkeypatch.setattr("orchestrator.trial.federation.versions", lambda: {"torch": "999"})
+    assert digest(["a"]) != before
 
 
 @pytest.mark.parametrize("split_seed", [None, 7])

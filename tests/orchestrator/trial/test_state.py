@@ -8,9 +8,10 @@ import pytest
 from algorithms.core.accounting import PrivacyEvent, Spending
 from algorithms.core.messages import Weights
 from orchestrator.results import log
+from orchestrator.results.paths import TrialFolder
 from orchestrator.trial import loop, restarts
 from orchestrator.trial.restarts import Trial
-from orchestrator.trial.saved import RunState, load_state, state_bytes
+from orchestrator.trial.saved import RunState, Saved, load_state, state_bytes
 from tests.support.killed import Killed, killing
 from tests.support.planted import ATTACK, clustered, finished, given, opened, outputs, planted
 
@@ -65,6 +66,14 @@ def plain(value: Any) -> Any:
 
 def assert_equal(one: RunState, other: RunState) -> None:
     assert plain(vars(one)) == plain(vars(other))
+
+
+def test_a_state_of_other_code_is_not_taken_up(tmp_path):
+    folder = TrialFolder(tmp_path)
+    Saved.of(folder, {"commit": "1", "code": "a"})
+    assert Saved.of(folder, {"commit": "2", "code": "a"}).begun["commit"] == "1"
+    with pytest.raises(log.DamageError, match="begun with other code"):
+        Saved.of(folder, {"commit": "1", "code": "b"})
 
 
 # Round trip
