@@ -159,7 +159,7 @@ def train_shadows(
     queries = [_queries(job, data) for job in jobs]
     if len(jobs[0].sizes):
         models, state = _train_federations(jobs, queries, data, network, run, begun)
-        trained = [(model, jobs[0].rounds * run.training.config.epochs) for model in models]
+        trained = [(model, jobs[0].rounds * run.training.config.passes) for model in models]
     else:
         trained = [_train_single(job, own, data, network, run) for job, own in zip(jobs, queries, strict=True)]
         state = NO_STATE

@@ -181,7 +181,8 @@ def resolve(config: Config, run: Run) -> Config:
     """Replace ``auto`` in ``rounds`` by the first round and the last one."""
     if config.rounds != "auto" or not config.replicas:
         return config
-    return config.model_copy(update={"rounds": tuple(sorted({1, run.rounds}))})
+    last = run.privacy.module.rounds(run.privacy.config, run)  # a budget may end the run early
+    return config.model_copy(update={"rounds": tuple(sorted({1, last}))})
 
 
 def problems(config: Config, run: Run) -> Problems:

@@ -37,7 +37,9 @@ def indifferent(config: ClusteringConfig, clients: int, rng: np.random.Generator
 
 
 def starts(config: ClusteredConfig) -> Starts:
-    """Return the settings of initializations and random first rounds from the fields."""
+    """Return the settings of initializations and random first rounds from the fields; a single model has neither."""
+    if config.clusters == 1:
+        return Starts()
     return Starts(config.restarts, config.restart_rounds, config.warm_start_rounds)
 
 

@@ -51,6 +51,11 @@ class TrainingConfig(Config):
         "auto", description="clients that are trained and summed together"
     )
 
+    @property
+    def passes(self) -> int:
+        """How often a client goes through its examples in a round."""
+        return 1 if "epochs" in self.unread_fields() else self.epochs
+
     def unread_fields(self) -> dict[str, str]:
         """Return the fields that the other fields' values make irrelevant, each with the reason as the end of a sentence."""
         unread = super().unread_fields()

@@ -28,7 +28,8 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
 def clip_gradients(grads: torch.Tensor, clip: float) -> torch.Tensor:
     """Scale every gradient, [d] or a row of [n, d], that is longer than ``clip`` down to that L2 norm.
 
-    A gradient with a NaN or an infinite entry becomes NaN in that place, so that a run that diverges is noticed.
+    A gradient with an infinite entry becomes NaN in that place, and one with a NaN in all, so that a run that diverges is
+    noticed.
     """
     return grads * (clip / grads.norm(dim=-1, keepdim=True)).clamp(max=1)
 

@@ -44,7 +44,7 @@ def relative_rank(
 
     A single client, or clients that do not differ, have rho 0. A curvature that is not finite counts as the most
     distant: that half of its client's rho is 1, and the others are compared without it. ``signed`` looks at ``lambda_``
-    only; ties share the mean rank.
+    only; ties share the mean rank, so that equal clients have 1/2, and what is not finite shares the highest.
 
     >>> relative_rank(np.array([1.0, 10, 10, 10, 10]), np.array([2.0, 20, 20, 20, 20]), CurvatureConfig()).tolist()
     [1.0, 0.25, 0.25, 0.25, 0.25]

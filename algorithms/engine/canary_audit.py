@@ -64,10 +64,9 @@ class Panel:
     inside: NDArray[np.bool_]
 
     @staticmethod
-    def draw(d: int, rng: np.random.Generator) -> Panel | None:
-        """Draw the canaries for a model of ``d`` parameters; None if that is too few for an audit."""
-        directions, canaries = Directions.draw(d, rng), _number(d)
-        return Panel(directions, rng.random(canaries) < 0.5) if canaries else None
+    def draw(d: int, rng: np.random.Generator) -> Panel:
+        """Draw the canaries for a model of ``d`` parameters, which are enough for an audit."""
+        return Panel(Directions.draw(d, rng), rng.random(_number(d)) < 0.5)
 
 
 def _number(d: int) -> int:
@@ -181,7 +180,7 @@ def audit_every(plan: CanaryPlan, run: Run, d: int, sizes: Ints) -> int:
     if plan.every != "auto":
         return plan.every
     share = 1.0 if run.participation == "all" else run.participation_rate
-    visited = share * float(sizes.sum()) * run.training.config.epochs
+    visited = share * float(sizes.sum()) * run.training.config.passes
     example = d * visited * (CONVOLUTION if run.model.module.CONVOLUTIONAL else DENSE)
     training = ROUND + CLIENT * share * len(sizes) + example
     parameter = LONELY * len(sizes) if plan.alone else PARAMETER

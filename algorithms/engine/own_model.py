@@ -137,6 +137,11 @@ def _check_outputs(module: nn.Module, shape: tuple[int, ...], classes: int) -> N
         raise CallableError("returns outputs that are not finite, for examples between 0 and 1")
     if are_probabilities(outputs.numpy()):
         raise CallableError("returns probabilities; it must return logits, so leave the softmax out")
+    either_sign = x - 0.5
+    with torch.no_grad():
+        module(changed := either_sign.clone())
+    if not torch.equal(changed, either_sign):
+        raise CallableError("changes its input in place, which other models would then see; copy it first")
     if not torch.equal(outputs, again):
         raise CallableError(
             "keeps state between calls, or draws random numbers in evaluation: the same examples give others"

@@ -213,11 +213,12 @@ def record(
 ) -> None:
     """Record what the blocks sent besides their sums: client statistics, the ranks that follow, states of optimizers."""
     clients = len(state.assignment)
-    for result in results:
-        server.keep(state.statistics, clients, result.clients, result.statistics)
-        server.keep(state.optimizer_states, clients, result.clients, result.optimizer_states)
     if results:
         cohort = np.concatenate([result.clients for result in results])
+        for group in "statistics", "optimizer_states":
+            each = [getattr(result, group) for result in results]
+            joined = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
+            server.keep(getattr(state, group), clients, cohort, joined)  # once, because it copies what all clients keep
         state.statistics |= server.rank_clients(run, state.statistics, cohort, state.assignment, visiting)
 
 

@@ -103,9 +103,7 @@ def first_round(run: Run) -> str:
 
 def a_client(run: Run, sizes: Ints | Doubles, rate: Rate) -> float:
     """Return the seconds that a client trains in a round, on average."""
-    training = run.training.config
-    passes = 1 if "epochs" in training.unread_fields() else training.epochs
-    return passes * float(sizes.mean()) * rate("train")
+    return run.training.config.passes * float(sizes.mean()) * rate("train")
 
 
 def federation(

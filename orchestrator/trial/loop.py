@@ -340,8 +340,6 @@ class ReleaseAudit:
             directions = Directions.draw(self.d, place)
             return lone_canaries.observe(self.run, self.plan, state.canaries, j, directions, now, noise)
         if j not in self._panels:
-            panel = Panel.draw(self.d, place)
-            assert panel is not None  # the audit would not be due
-            self._panels[j] = panel
+            self._panels[j] = Panel.draw(self.d, place)
         rng = stream(self.run.seed, "canaries", state.round, j, state.start, SAMPLING)
         return canary_audit.observe(self.run, self.plan, state.canaries, j, self._panels[j], now, noise, rng)
