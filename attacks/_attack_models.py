@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from algorithms.core.messages import Floats
 from attacks.metrics.membership import Doubles, Outputs, probabilities
 
-Floats = NDArray[np.float32]
 Attack = Callable[[Outputs], Doubles]
 
 BATCH = 100

@@ -26,7 +26,7 @@ from algorithms.interfaces import Run
 from attacks._queries import resembled_clients, untransformed
 from attacks.interfaces import Cluster
 from attacks.metrics.membership import Bools, Outputs
-from datasets.federation import Examples, Federation, Floats, Ints
+from datasets.federation import Examples, Federation, Floats, Ints, add_to_digest
 from datasets.roles import NOBODY, portions
 
 if TYPE_CHECKING:
@@ -56,14 +56,10 @@ class ShadowJob:
 
     def key(self, extra: str) -> str:
         """Return a hexadecimal digest of the job and of ``extra``: the shadow set and the run."""
-        digest = hashlib.sha256()
-        limits = (self.rounds, self.target_accuracy, self.max_epochs)
-        digest.update(repr((*limits, self.seed, self.role, len(self.members), extra)).encode())
-        for array in self.members, self.nonmembers, self.sizes:
-            digest.update(np.ascontiguousarray(array, np.int64).tobytes())
-        digest.update(np.ascontiguousarray(self.strengths, np.float32).tobytes())
-        if self.took_part is not None:
-            digest.update(repr(self.took_part.shape).encode() + np.packbits(self.took_part).tobytes())
+        plain = self.rounds, self.target_accuracy, self.max_epochs, self.seed, self.role, extra
+        digest = hashlib.sha256(repr(plain).encode())
+        for array in self.members, self.nonmembers, self.strengths, self.sizes, self.took_part:
+            add_to_digest(digest, np.array([]) if array is None else array)
         return digest.hexdigest()
 
 

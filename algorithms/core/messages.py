@@ -15,6 +15,7 @@ from algorithms.core.layout import Layout
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 PIECE = 1 << 16  # numbers of a vector that are processed at a time, so that they stay in a processor's cache
 

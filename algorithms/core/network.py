@@ -18,9 +18,8 @@ from algorithms.core import dropout, own_values
 from algorithms.core.gradients import mean_cross_entropy
 from algorithms.core.initialization import initialize
 from algorithms.core.layout import layout_of
-from algorithms.core.messages import Weights
+from algorithms.core.messages import Floats, Weights
 
-Floats = NDArray[np.float32]
 AT_ONCE = 1 << 22  # input numbers per forward pass; a network's activations are many times larger
 GRADIENTS_AT_ONCE = 1 << 22  # numbers in the gradients of examples that are taken together
 

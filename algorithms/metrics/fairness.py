@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from algorithms.core.messages import Doubles, Ints
+from algorithms.core.messages import Bools, Doubles, Ints
 
-Bools = NDArray[np.bool_]
 Counts = Ints | Doubles
 
 

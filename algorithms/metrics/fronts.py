@@ -12,10 +12,8 @@ interval. (A bootstrap of five repetitions is narrower than that.)
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from algorithms.core.messages import Bools, Doubles
 
 
 def draw_means(points: Doubles, draws: int, rng: np.random.Generator) -> Doubles:

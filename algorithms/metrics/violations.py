@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from algorithms.core.messages import Doubles, Ints
-
-Bools = NDArray[np.bool_]
+from algorithms.core.messages import Bools, Doubles, Ints
 
 
 def violations(thresholds: Doubles, risks: Doubles, assignment: Ints, among: Bools | None = None) -> float:

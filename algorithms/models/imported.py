@@ -64,13 +64,6 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     return module
 
 
-def parameters(config: Config, shape: tuple[int, ...], classes: int) -> int | None:
-    """Return the number of parameters, if the module can be built without their numbers."""
-    from algorithms.core import own_values
-
-    return own_values.elements(lambda: build(config, shape, classes))
-
-
 def remark(config: Config, run: Run) -> str | None:
     """Return how many clients train at once, and why not more."""
     constants, no_vmap = _facts_of(config)

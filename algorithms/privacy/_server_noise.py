@@ -8,7 +8,7 @@ Updates are clipped one by one, and noise is added to the aggregate:
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -79,9 +79,9 @@ class ServerNoiseConfig(PrivacyConfig):
     audit_every: AuditEvery = Field("auto", description=AUDIT_EVERY)
 
 
-def resolve_audit(config: ServerNoiseConfig, run: Run) -> dict[str, int]:
-    """Return ``audit_every`` 0 in place of ``auto`` where canaries do not find what there is to be found."""
-    return {"audit_every": 0} if config.audit_every == "auto" and not is_a_mean(run) else {}
+def audit_every(config: Any, run: Run) -> AuditEvery:
+    """Return the rounds from one audit to the next; 0 in place of ``auto`` where canaries do not find what there is."""
+    return 0 if config.audit_every == "auto" and not is_a_mean(run) else config.audit_every
 
 
 def is_a_mean(run: Run) -> bool:
@@ -100,14 +100,14 @@ def audit_problems(every: AuditEvery, run: Run) -> Problems:
     return [("audit_every", f"must be 0: canaries enter a mean, and {run.aggregation.name} reads every update")]
 
 
-def scales(clip: float, norms: Doubles) -> Doubles:
-    """Compute the factors min(1, C / norm) that clip the updates; an update that is not finite counts as zero.
+def bound(config: Any, norms: Doubles) -> Doubles:
+    """Return the factors min(1, C / norm) [clients] that clip the updates; one that is not finite counts as zero.
 
-    >>> scales(5.0, np.array([0.0, 2.5, 10.0, np.nan, np.inf])).tolist()
+    >>> bound(ServerNoiseConfig(clip=5.0), np.array([0.0, 2.5, 10.0, np.nan, np.inf])).tolist()
     [1.0, 1.0, 0.5, 0.0, 0.0]
     """
     finite = np.isfinite(norms)
-    return np.where(finite, clip / np.maximum(np.where(finite, norms, clip), clip), 0.0)
+    return np.where(finite, config.clip / np.maximum(np.where(finite, norms, config.clip), config.clip), 0.0)
 
 
 def sensitivity(config: ServerNoiseConfig, received: ClientUpdates) -> float:
@@ -127,7 +127,7 @@ def add_noise(params: Floats, sd: float, noise: Normals) -> Floats:
     return released
 
 
-def noise_metrics(config: ServerNoiseConfig, received: ClientUpdates, sd: float) -> Metrics:
+def noise_metrics(config: Any, received: ClientUpdates, sd: float) -> Metrics:
     """Return the metrics of a round: the noise, the norms of the finite updates before clipping, and their ratio.
 
     ``noise_to_update`` is the expected L2 norm of the noise divided by the norm of the mean update; NaN if that is 0.

@@ -42,7 +42,7 @@ from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
 from algorithms.core.accounting import Account, PrivacyEvent
-from algorithms.core.messages import ClientUpdates, Doubles, Floats, Ints
+from algorithms.core.messages import ClientUpdates, Floats, Ints
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
@@ -58,6 +58,9 @@ PAPERS = {"McMahan 2018": "https://arxiv.org/abs/1710.06963"}
 MOST_NOISE = 1e6  # the largest noise multiplier
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
 SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
+
+
+bound = _server_noise.bound
 
 
 class Config(ServerNoiseConfig):
@@ -103,9 +106,8 @@ def resolve(config: Config, run: Run) -> Config:
     if divisor == "auto":
         poisson = run.participation == "poisson" and _divisible(run)
         divisor = run.participation_rate * run.data.config.clients if poisson else "received"
-    return config.model_copy(
-        update={"neighboring": neighboring, "divisor": divisor, **_server_noise.resolve_audit(config, run)}
-    )
+    audited = {"audit_every": _server_noise.audit_every(config, run)}
+    return config.model_copy(update={"neighboring": neighboring, "divisor": divisor} | audited)
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -195,11 +197,6 @@ def _event(config: Config, run: Run) -> PrivacyEvent:
     share = {"all": 1.0, "poisson": run.participation_rate, "fixed": cohort / clients}[run.participation]
     multiplier = config.noise_multiplier / (2 if config.neighboring == "replace_one" else 1)
     return PrivacyEvent(multiplier, run.participation, share, cohort if run.participation == "fixed" else 0)
-
-
-def bound(config: Config, norms: Doubles) -> Doubles:
-    """Return the factors min(1, C / norm) [clients] that clip the updates."""
-    return _server_noise.scales(config.clip, norms)
 
 
 def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:

@@ -101,7 +101,7 @@ def problems(config: Config, run: Run) -> Problems:
 
 def private_update(config: Config, update: Floats, noise: Normals) -> Floats:
     """Clip an update [d] and add the client's ``noise``; without noise, an update that is short enough is left alone."""
-    scale = _server_noise.scales(config.clip, lengths(update[None]))[0]
+    scale = _server_noise.bound(config, lengths(update[None]))[0]
     if scale == 1 and not config.noise_multiplier:
         return update
     return _server_noise.add_noise(update * np.float32(scale), config.noise_multiplier * config.clip, noise)
@@ -115,13 +115,8 @@ def bound(config: Config, norms: Doubles) -> Doubles:
 def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:
     """Return the parameters [d] unchanged, and metrics of what was received: the mean's noise, norms of noised updates."""
     sd = config.noise_multiplier * config.clip * float(np.linalg.norm(received.weights))
-    moved = float(np.linalg.norm(received.mean))
-    return params, {
-        "noise_std": sd,
-        "update_norm": float(received.norms.mean()),
-        "update_norm_max": float(received.norms.max()),
-        "noise_to_update": sd * len(received.mean) ** 0.5 / moved if moved else float("nan"),
-    }
+    metrics = _server_noise.noise_metrics(config, received, sd)
+    return params, {name: value for name, value in metrics.items() if name in MEASURED}
 
 
 def event(config: Config, received: ClientUpdates, run: Run) -> PrivacyEvent:
@@ -170,7 +165,7 @@ def client_columns(config: Config, run: Run, history: np.ndarray) -> Mapping[str
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
     """Return how canaries audit the models: clipped like updates, in a mean that has the noise of the round's clients."""
-    every = 0 if config.audit_every == "auto" and not _server_noise.is_a_mean(run) else config.audit_every
+    every = _server_noise.audit_every(config, run)
     return CanaryPlan(every, config.clip, config.neighboring == "replace_one") if every else None
 
 

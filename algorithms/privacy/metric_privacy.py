@@ -65,6 +65,9 @@ METRICS = (
 )
 
 
+bound = _server_noise.bound
+
+
 class Config(ServerNoiseConfig):
     """Fields of metric privacy."""
 
@@ -77,7 +80,7 @@ class Config(ServerNoiseConfig):
 
 def resolve(config: Config, run: Run) -> Config:
     """Replace ``auto`` in ``audit_every`` by 0 where the new model is no mean of updates."""
-    return config.model_copy(update=_server_noise.resolve_audit(config, run))
+    return config.model_copy(update={"audit_every": _server_noise.audit_every(config, run)})
 
 
 def problems(config: Config, run: Run) -> Problems:
@@ -87,11 +90,6 @@ def problems(config: Config, run: Run) -> Problems:
             ("", "metric_privacy needs at least two clients to measure a distance between models, got data.clients 1")
         ]
     return _server_noise.audit_problems(config.audit_every, run)
-
-
-def bound(config: Config, norms: Doubles) -> Doubles:
-    """Return the factors min(1, C / norm) [clients] that clip the updates."""
-    return _server_noise.scales(config.clip, norms)
 
 
 def release(config: Config, params: Floats, received: ClientUpdates, noise: Normals | None) -> tuple[Floats, Metrics]:

@@ -47,8 +47,8 @@ def release(config: Config, params: Floats, received: ClientUpdates, noise: Norm
 
 def canaries(config: Config, run: Run) -> CanaryPlan | None:
     """Return how canaries audit the models, each as long as the round's median update; None if they do not."""
-    auto_off = config.audit_every == "auto" and not _server_noise.is_a_mean(run)
-    return None if auto_off or not config.audit_every else CanaryPlan(config.audit_every, norm=None)
+    every = _server_noise.audit_every(config, run)
+    return CanaryPlan(every, norm=None) if every else None
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:

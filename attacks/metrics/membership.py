@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.core.messages import Bools as Bools
 from algorithms.core.messages import Doubles as Doubles
 from algorithms.core.messages import Ints as Ints
-
-Bools = NDArray[np.bool_]
+from attacks.metrics.disparity import NAN as NAN
 
 MEASURES = ("balanced_accuracy", "tpr", "tnr", "auc", "tpr_at_1_fpr", "tpr_at_01_fpr")
 LIMITS = {"tpr_at_1_fpr": 0.01, "tpr_at_01_fpr": 0.001}  # the largest false positive rate of each
-NAN = float("nan")
 # With fewer non-members, no rate is known well enough to be called the success of an attack.
 FEWEST_NONMEMBERS = 10
 # A false positive rate below 1/n cannot be seen on n non-members: what would be printed is the TPR at rate 0.

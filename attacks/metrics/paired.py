@@ -24,14 +24,12 @@ from __future__ import annotations
 from math import log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.auditing import bounds
 from algorithms.auditing.epsilon import DELTA, Estimate, epsilons_gdp, estimate_of_auc
-from attacks.metrics.disparity import Z95
+from algorithms.core.messages import Doubles
+from attacks.metrics.disparity import NAN, Z95
 
-Doubles = NDArray[np.float64]
-NAN = float("nan")
 FEWEST = 8  # pairs; the coverage of the interval was simulated for no fewer
 FEWEST_CERTIFYING = 4  # pairs; with fewer, one of the halves has no two pairs to compare
 BISECTIONS = 60

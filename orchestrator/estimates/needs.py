@@ -80,8 +80,8 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
     passes = f"the batches of {_count(training.epochs)} passes over {each} examples, for each of {together} clients"
     yield Need(("base", "training", "epochs"), training.epochs, passes, plan)
     shape, classes = source.train.x.shape[1:], source.classes
-    size = declared(run.model, shape, classes)
-    if size is None and clusters + together * busy + clients >= MANY:
+    size, built = run.model.module.parameters(run.model.config, shape, classes), run.model.module.OWN_VALUES
+    if size is None and (built or clusters + together * busy + clients >= MANY):  # torch is loaded for it anyway
         size = parameters(run.model, shape, classes)
     if size is None:
         return
@@ -105,19 +105,12 @@ def needs_of(run: Run, source: Source, place: Placement) -> Iterator[Need]:
 
 
 @remembered
-def declared(model: Component[ModelContract, Any], shape: tuple[int, ...], classes: int) -> int | None:
-    """Return the number of a model's parameters as the model says it, which may build it; None if it says none."""
-    return model.module.parameters(model.config, shape, classes)
-
-
-@remembered
 def parameters(model: Component[ModelContract, Any], shape: tuple[int, ...], classes: int) -> int | None:
     """Return the number of a model's parameters, without making it; None if it cannot be told.
 
-    The trials of a sweep often have one model, and even without its numbers a large one takes a while to build. So both
-    answers are remembered.
+    The trials of a sweep often have one model, and even without its numbers a large one takes a while to build.
     """
-    if (count := declared(model, shape, classes)) is not None:
+    if (count := model.module.parameters(model.config, shape, classes)) is not None:
         return count
     from algorithms.core import own_values
 

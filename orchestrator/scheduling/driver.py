@@ -25,7 +25,7 @@ from orchestrator.trial import outcome
 from orchestrator.trial.attack_tasks import ShadowTasks
 from orchestrator.trial.client_actors import ClientPool
 from orchestrator.trial.federation import federation_key, partition_data, settled
-from orchestrator.trial.loop import DivergenceError, TrialContext
+from orchestrator.trial.loop import TrialContext
 from orchestrator.trial.restarts import Trial
 from orchestrator.trial.worker_session import Setup, multiply_with_one_thread
 
@@ -123,7 +123,7 @@ class Driver(tune.Trainable):
             cause = cause.cause
         if isinstance(cause, WriteError | ray.exceptions.OutOfMemoryError):  # of the latter, Tune tries the trial again
             raise cause
-        diverged = isinstance(cause, DivergenceError | FloatingPointError)
+        diverged = isinstance(cause, FloatingPointError)
         is_explained = diverged or isinstance(cause, DamageError)
         reason = str(cause) if is_explained else f"{type(cause).__name__}: {cause}"
         if not is_explained:

@@ -44,10 +44,6 @@ Choice = Callable[[int, View, Preferences], tuple[Ints, Doubles]]
 """``choose(round, view, preferences)``: the model of each client [clients], and every model's cost [clients, clusters]."""
 
 
-class DivergenceError(Exception):
-    """A loss or a weight is NaN or infinite."""
-
-
 @dataclass(frozen=True)
 class TrialContext:
     """What a run works with.
@@ -108,7 +104,7 @@ class Rounds:
     def advance(self) -> None:
         """Do one round: from the attack on the models that are about to be sent out to the rows of the tables.
 
-        Raises DivergenceError if a loss or a weight is NaN or infinite.
+        Raises FloatingPointError if a loss or a weight is NaN or infinite.
         """
         state, started, round_ = self.state, time.monotonic(), self.state.round
         # 1. The server attacks its own models, and publishes the risk with them.
@@ -249,11 +245,11 @@ class Rounds:
         """Compute losses and predictions of the current models, for the choice of models in round ``round_``.
 
         Reported metrics are measured in evaluated rounds only. The losses that clients choose by are needed in every
-        round, unless there is only one model. Raises DivergenceError if a loss or a weight is NaN or infinite.
+        round, unless there is only one model. Raises FloatingPointError if a loss or a weight is NaN or infinite.
         """
         state, models = self.state, len(self.state.models)
         if not np.isfinite([model.params.sum(dtype=np.float64) for model in state.models]).all():
-            raise DivergenceError(f"a weight is no longer finite in round {state.round}")
+            raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
         reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
         if models == 1 and not reported and not attack_round.due(self.run, "models", round_):
             state.losses, state.accuracies = np.full((2, self.data.clients, 1), np.nan)
@@ -269,7 +265,7 @@ class Rounds:
         for name in ("losses", "accuracies", "selection"):
             setattr(state, name, np.concatenate([getattr(part, name) for part in evaluated]))
         if not np.isfinite(state.losses).all():
-            raise DivergenceError(f"a training loss is no longer finite in round {state.round}")
+            raise FloatingPointError(f"a training loss is no longer finite in round {state.round}")
 
     def _record(self, findings: Findings, metrics: dict[int, Metrics], seconds: float) -> None:
         """Write the round's rows to the tables."""

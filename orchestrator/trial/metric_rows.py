@@ -18,12 +18,11 @@ from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
 from attacks.metrics import client_risk, intervals
 from attacks.metrics.client_risk import Attacked
-from attacks.metrics.membership import auc, losses, probabilities
+from attacks.metrics.membership import NAN, auc, losses, probabilities
 from datasets.federation import Federation
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.saved import RunState
 
-NAN = float("nan")
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
 
 

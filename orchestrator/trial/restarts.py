@@ -27,7 +27,7 @@ from orchestrator.results.tables import join_tables
 from orchestrator.trial import metric_rows
 from orchestrator.trial.attack_round import due
 from orchestrator.trial.federation import digest
-from orchestrator.trial.loop import DivergenceError, Rounds, TrialContext
+from orchestrator.trial.loop import Rounds, TrialContext
 from orchestrator.trial.random_streams import stream
 from orchestrator.trial.saved import RunState, Saved
 
@@ -104,11 +104,11 @@ class Trial:
     def advance(self) -> None:
         """Do one round; if it is the last of an initialization, compare; then save the state.
 
-        Raises DivergenceError if the run, or each of its initializations, reached a NaN or infinite loss or weight.
+        Raises FloatingPointError if the run, or each of its initializations, reached a NaN or infinite loss or weight.
         """
         try:
             self.rounds.advance()
-        except (DivergenceError, FloatingPointError):
+        except FloatingPointError:
             if not self.comparing:
                 raise
             self.state.losses = np.full_like(self.state.losses, np.inf)
@@ -187,7 +187,7 @@ class Trial:
             # The models of abandoned initializations were sent out as well.
             self.state.spent, self.state.resumed = state.spent, state.resumed
         elif best is None:
-            raise DivergenceError(f"all {self.starts} initializations diverged")
+            raise FloatingPointError(f"all {self.starts} initializations diverged")
         else:
             self.rounds.state = self.saved.load(self.saved.best or "")
             self.rounds.recent.clear()  # they are of the last initialization

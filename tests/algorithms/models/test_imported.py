@@ -146,6 +146,7 @@ def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkey
         ("softmax", "softmax"),
         ("half", "torch.float16 [4, 10]"),
         ("calls", "between calls"),
+        ("in place", "its input in place"),
         ("draws", "random numbers in evaluation"),
         ("batch", "beside it"),
         ("detached", "does not require grad"),

@@ -48,6 +48,8 @@ def test_the_relation_and_the_sampling_count():
 def test_a_run_ends_before_the_round_that_would_exceed_its_budget(tmp_path):
     made = resolved(privacy={"noise_multiplier": 8.0, "stop_at_epsilon": 2.0})
     assert made.rounds == 16 and resolve(made.to_dict()) == made
+    attacked = resolve(made.to_dict() | {"rounds": 20, "attacks": [{"name": "cia", "replicas": 8}]})
+    assert attacked.attacks[0].config.rounds == (1, 16)  # auto: the first and the last
     assert "2.062" in (made.privacy.module.remark(made.privacy.config, made) or "")
     assert resolved(privacy={"noise_multiplier": 8.0, "stop_at_epsilon": 2.26}).rounds == 20
     sampled = resolved(100, {"noise_multiplier": 2.3, "stop_at_epsilon": 1.0}, **POISSON).rounds
