@@ -12,6 +12,7 @@ The attacker knows a row but for one column, and the row's label y. With every v
     leak = (accuracy on members - on non-members) of an attack - the same of imputation          0 by chance
     MCC  = correlation of guessed and true values of members (Gorodkin 2004)                     by chance imputation's
 
+For the leak, non-members count as if they had the members' labels; members with a label that no non-member has are left out.
 What a model that generalizes tells of the column, it tells of anybody's row; only the leak is about who was trained on. A
 model that answers every row alike leaks nothing, and one that stores the table leaks 1 - accuracy of imputation.
 
@@ -69,7 +70,7 @@ METRICS = (
         table=Column(2, "attribute\nleak"),
         chance=0.0,
         risk=Risk("Models tell an unknown column of their training rows, beyond imputation, with a gain of", 55),
-        reading="attribute leak: accuracy on members less on non-members, and less the same of imputation",
+        reading="attribute leak: accuracy on members less on others of the same labels, and less the same of imputation",
     ),
     Metric("attribute_accuracy", ATTRIBUTE, "accuracy on members", "lower", chance="attribute_imputation"),
     Metric("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),

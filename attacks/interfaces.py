@@ -338,7 +338,7 @@ class Attack(AttackContract, ComponentContract, Protocol):
 
     @staticmethod
     def data_problems(config: Any, data: Federation) -> Problems:
-        """List what the attack lacks in the data: (field, sentence) pairs; asked before anything is started, and not again."""
+        """List what the attack lacks in the data: (field, sentence) pairs; asked before a start, and once in each trial."""
         return []
 
 

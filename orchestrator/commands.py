@@ -128,7 +128,7 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         ConfigError: the input was refused; nothing was started and nothing written.
     """
     try:
-        folder = Folder(Path(os.path.expanduser(choices.results)).absolute() / sweep.name)
+        folder = Folder(choices.results.expanduser().absolute() / sweep.name)
     except RuntimeError as error:  # somebody's home, who is unknown here
         raise refusal(str(error), "--results") from error
     # Large enough for every trial, so that one trial can pass its actors on to the next.
@@ -331,7 +331,7 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
         failed = [trial for trial in work.trials if not has_ended(read_record(work.folder.trial(trial.id)) or {})]
         if failed:
             screen.say(
-                f"{len(failed)} of the search's trials failed, so nothing is published yet; the same command runs them again"
+                f"{len(failed)} of the search's trials failed, so nothing is published; the same command runs them again"
             )
             return SOME_FAILED
         work = publish(work)

@@ -40,7 +40,7 @@ BATCH = 64  # examples whose autograd graph fits into memory
 ROOM = 1 << 29  # bytes
 # The gradient lies almost in the span of the top eigenvectors, which saves two products; noise covers the other directions.
 NOISE = 0.3
-# Gradients of single examples for the trace: those of all classes, if they are no more, and else as many drawn labels (or examples).
+# Gradients of single examples for the trace: those of all classes, if they are no more, else as many drawn ones.
 # Drawn labels put the trace off by 5 % on 280 examples, and by up to 80 % on 23.
 GRADIENTS = 2048
 TINY = 1e-6

@@ -57,7 +57,8 @@ def mad(values: ArrayLike) -> Doubles:
     """
     x = np.sort(_known(values), axis=-1)
     n = x.shape[-1]
-    return np.asarray(2 * (x * (2 * np.arange(n) - n + 1)).sum(axis=-1) / n**2)  # the i-th is larger than i others
+    below = np.arange(1, n)  # so many values lie below a gap, and n - below above it
+    return np.asarray(2 * (np.diff(x, axis=-1) * below * (n - below)).sum(axis=-1) / n**2)
 
 
 def sen_welfare(values: ArrayLike) -> Doubles:

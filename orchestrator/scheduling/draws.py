@@ -63,7 +63,7 @@ def drawn(sweep: Sweep, folder: Folder, dry: bool) -> tuple[list[TrialSpec], int
     for _ in range(round(law.mean) if dry else law.number(rng)):
         values = {axis.key: axis.draws(1, rng)[0].value for axis in sweep.space.axes}
         seed, trial = int(rng.integers(2**62)), sweep.space.at(values)
-        # Values that cannot be combined, or would cost more than the search states, are a trial without a result.
+        # Values that cannot be combined, or have another account than the search states, are a trial without a result.
         if trial is None or _account(trial[0]) != account:
             continue
         run, values = trial

@@ -15,6 +15,7 @@ import ray
 from ray import tune
 from ray.util import get_current_placement_group
 
+from datasets.federation import DataError
 from orchestrator.config.run import resolve
 from orchestrator.results.log import DamageError
 from orchestrator.results.paths import Folder
@@ -72,6 +73,9 @@ class Driver(tune.Trainable):
             if self._data[0] != key:
                 self._data = (key, ray.put(partition_data(run, root)))
             data = ray.get(self._data[1])
+            asked = [it.module.data_problems(it.config, data) for it in run.attacks]
+            if lacking := [sentence for problems in asked for _, sentence in problems]:
+                raise DataError("; ".join(lacking))  # of a trial that a search has drawn; others were asked beforehand
             run = settled(run, data)
             cache, origin = sweep.cache if self.trial_config.share else None, self.trial_config.identity.hashes
             refs = [ray.put(run.to_dict()), self._data[1]]

@@ -157,7 +157,7 @@ shares = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 def test_disparities_are_those_of_the_slow_definitions(values):
     n, mean = len(values), sum(values) / len(values)
     pairs = sum(abs(a - b) for a in values for b in values)
-    assert disparity.mad(values) == pytest.approx(pairs / n**2, abs=1e-12)
+    assert disparity.mad(values) == pytest.approx(pairs / n**2, abs=1e-12) and disparity.mad([0.1] * n) == 0
     assert disparity.eod(values) == max(values) - min(values)
     if mean > 1e-6:
         gini = pairs / (2 * n**2 * mean)

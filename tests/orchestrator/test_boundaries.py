@@ -17,6 +17,7 @@ from orchestrator.report.data import read_results
 from orchestrator.report.sentences import most_exposed
 from orchestrator.results.log import Log
 from orchestrator.results.paths import FolderError
+from tests.support.pages import ROOT
 from tests.support.synthetic_results import seal, write_sweep
 
 LONG = "x" * 300
@@ -29,6 +30,7 @@ TURNED, SHOWN = "Anna\u202e\x1b[2J", "Anna\\u202e\\x1b[2J"
         *([word, LONG] for word in ("report", "check", "clean", "ui", "new")),
         ["check", f"./{LONG}"],
         *([word, "~nobody-has-this/x"] for word in ("check", "new", "run")),
+        ["run", str(ROOT / "sweeps/quickstart.yaml"), "--results", "~nobody-has-this/x"],
         ["new", "here.csv", "--output", LONG],
     ],
     ids=lambda command: " ".join(command)[:12],
