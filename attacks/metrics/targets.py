@@ -176,8 +176,7 @@ def decide(
         pairs: [targets] the pair of each target, which sets no threshold for it if there is another; None: no replicas.
 
     Returns shifted scores [targets, n] and the decisions (1 or 0) at the threshold that 1 % of non-members pass, NaN with fewer
-    than 99 to set one. Where the others
-    had all examples of a kind or none, there is no threshold, and the scores are NaN.
+    than 99 to set one. Where the others had all examples of a kind or none, there is no threshold, and the scores are NaN.
     """
     shifted, strict = np.full_like(scores, NAN), np.full(scores.shape, NAN)
     count = len(member) // 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
 
@@ -192,6 +192,11 @@ def protects(results: Results) -> bool:
 def audits(results: Results) -> list[Metric]:
     """The measured metrics that audit a claim (`Metric.audits`)."""
     return [metric for metric in metrics().values() if metric.audits and results.has(metric.name)]
+
+
+def claims_of(audits: Iterable[Metric], measured: Callable[[str], Any]) -> list[str]:
+    """The guarantees that are ``measured`` and that one of the ``audits`` is held against."""
+    return [name for name in dict.fromkeys(name for audit in audits for name in audit.audits) if measured(name)]
 
 
 def claim_of(trial: Row, audit: Metric) -> float | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,7 +134,7 @@ def _fronts(results: Results) -> list[Grid]:
 def _audits(results: Results) -> list[Grid]:
     """Claimed, estimated and certified value of each setting, and the verdict; nothing if no claim was audited."""
     measured = context.audits(results)
-    claims = [name for name in dict.fromkeys(chain(*(audit.audits for audit in measured))) if results.has(name)]
+    claims = context.claims_of(measured, results.has)
     if not claims:
         return []
     entries = [*map(metric, claims), *measured]

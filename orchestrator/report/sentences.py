@@ -14,7 +14,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from statistics import NormalDist
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
@@ -312,7 +312,7 @@ def _claims(results: Results) -> list[str]:
     for setting in results.settings:
         measured = setting.measured
         audits = [audit for audit in context.audits(results) if measured(audit.name)]
-        claims = [name for name in dict.fromkeys(chain(*(audit.audits for audit in audits))) if measured(name)]
+        claims = context.claims_of(audits, measured)
         if claims:
             where = context.capital(setting_label(results.keys, setting.values)) or "All runs"
             claim = f"{metric(claims[0]).label} {value_of(results, setting, claims[0])} is claimed"
