@@ -28,7 +28,7 @@ absent from rounds, one that took part some rounds ago is still a member, and on
 the clients of a shadow federation take part in the rounds in which those of theta_j did.
 
 The strongest attack is chosen without a look at theta_j: each attack is fitted on all shadow models but one, and judged
-on that one. So the choice makes the result no better than it is, unlike ``maximum`` in the tables.
+on that one. So the choice makes the result no better than it is, as the best on theta_j would.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from attacks._shadows import shadow_jobs as shadow_jobs
 from attacks._shadows import train_shadows as train_shadows
 from attacks.interfaces import AttackedModel, Audit, Measure, Scores
 from attacks.metrics import membership
-from attacks.metrics.client_risk import Attacked, successes_by_chance
+from attacks.metrics.client_risk import Attacked, counted, successes_by_chance, worst_by_chance
 from attacks.metrics.membership import NAN, Bools, Doubles, Outputs
 from attacks.metrics.success import Success
 from datasets.components import Config as SlotConfig
@@ -213,11 +213,18 @@ def audit(config: Config, model: AttackedModel) -> Audit:
         published = pool_outputs(probes)
     if published is not None:
         risk = membership.measure(fitted[chosen](published), published.member)["balanced_accuracy"]
-    reported = Attacked(scores[chosen][present], target.member, answers.client[present], target.labels)
-    exchanging = np.random.default_rng(model.cluster.number)  # in all rounds the same, so that they can be compared
+
+    def by_chance(score: Doubles) -> dict[str, Doubles]:
+        of = Attacked(score[present], target.member, answers.client[present], target.labels)
+        exchanging = np.random.default_rng(model.cluster.number)  # in all rounds the same, so that they can be compared
+        accuracy = worst_by_chance(counted(of, int(of.label.max(initial=0)) + 1)[None])
+        return {"balanced_accuracy": np.array([accuracy]), **successes_by_chance(of, exchanging)}
+
+    draws = {name: by_chance(score) for name, score in scores.items()}
+    chances = {name: {measure: float(drawn.mean()) for measure, drawn in of.items()} for name, of in draws.items()}
     return Audit(
         risk,
-        list_measures(successes, chosen, target, model.shadows),
+        list_measures(successes, chances, chosen, target, model.shadows),
         Scores(
             attack=np.repeat(np.array(list(scores)), len(answers.client)),
             client=np.tile(answers.client, len(scores)),
@@ -227,7 +234,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             score=np.concatenate(list(scores.values())),
         ),
         metrics={f"mia_{name}": values[name] for name in ("auc", "tpr_at_1_fpr")},
-        by_chance={f"mia_{name}": draws for name, draws in successes_by_chance(reported, exchanging).items()},
+        by_chance={f"mia_{name}": draws[chosen][name] for name in ("auc", "tpr_at_1_fpr")},
         measured_risk=measured,
         chosen=chosen,
     )
@@ -288,21 +295,23 @@ def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> tuple
 
 
 def list_measures(
-    successes: dict[str, Success], chosen: str, target: Outputs, shadows: Sequence[Shadow]
+    successes: dict[str, Success],
+    chances: dict[str, dict[str, float]],
+    chosen: str,
+    target: Outputs,
+    shadows: Sequence[Shadow],
 ) -> tuple[Measure, ...]:
     """Return all measures, with the model's gap between members and non-members and the training of the shadows.
 
-    The subject "risk" is the attack that was chosen, and "maximum" the best of all on the attacked model, which is too
-    high because it is chosen with a look at the result.
+    The subject "risk" is the attack that was chosen. ``chances`` are values of each attack's measures by chance.
     """
     named = successes | {"risk": successes[chosen]}
-    rows = [row for name, success in named.items() for row in success.measures(name)]
-    worst = membership.worst_case([dict(success.values) for success in successes.values()])
-    rows += [Measure("maximum", metric, value) for metric, value in worst.items()]
+    chances = chances | {"risk": chances[chosen]}
+    rows = [row for name, success in named.items() for row in success.measures(name, chances[name])]
     rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in successes]
     rows += [row for name, success in named.items() for row in success.epsilons(name)]
     sizes = {"members": successes[chosen].members, "nonmembers": successes[chosen].nonmembers}
-    rows += [Measure(name, side, float(size)) for name in (*named, "maximum") for side, size in sizes.items()]
+    rows += [Measure(name, side, float(size)) for name in named for side, size in sizes.items()]
     right = target.logits.argmax(axis=1) == target.labels
     inside, outside = (float(right[part].mean()) if part.any() else NAN for part in (target.member, ~target.member))
     accuracies = {"accuracy_members": inside, "accuracy_nonmembers": outside, "gap": inside - outside}

@@ -163,7 +163,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     rows = [Measure("clients", name, value, *ends[name], null.get(name, NAN)) for name, value in values.items()]
     found = right & (sides.members > sides.threshold(config.fpr))
     traced[clients] = np.where(u.any(axis=1), (u * found).sum(axis=1), NAN)
-    bounds = wilson(traced * n, n)
+    counting = np.maximum(np.count_nonzero(u, axis=1), 1)  # a client without any is NaN
+    bounds = wilson(traced * counting, counting)
     for client in clients.tolist():
         low, high = (float(end[client]) for end in bounds)
         rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, null["traced"]))
@@ -245,7 +246,7 @@ def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) 
     ends, z = {}, float(stdtrit(2 * false * (sides.worth + 1), 0.975))
     for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
         variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
-        worth = value * (1 - value) / variance if variance > ROUNDING and 0 < value < 1 else n
+        worth = value * (1 - value) / variance if variance > ROUNDING and 0 < value < 1 else np.count_nonzero(sides.u)
         low, high = wilson(value * worth, worth, z)
         ends[name] = float(low), float(high)
     return ends

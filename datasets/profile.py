@@ -186,7 +186,10 @@ def _signs(path: Path) -> tuple[str, str]:
         lines = list(islice(stream, LOOKED_AT)) or [""]
     delimiter = max(DELIMITERS, key=lambda name: lines[0].count(DELIMITERS[name]))
     delimiter = "tab" if path.suffix.lower() == ".tsv" else delimiter
-    header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=DELIMITERS[delimiter])]
+    try:
+        header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=DELIMITERS[delimiter])]
+    except csv.Error:  # such as a cell of more than 128 kB, or a quotation mark that nothing ends
+        return delimiter, "point"
     if len(header) > 1 and all(cell in NULLS or re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", cell) for cell in header):
         raise DataError(
             f"{path} has no header line: its first line holds {', '.join(header[:3])}, ...; put a line with the columns' "

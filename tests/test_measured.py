@@ -37,6 +37,7 @@ WIDTH = 118
 # Runs
 
 
+APART = ["name=ifca-mir-reveals-apart", "base.data.split.minority=[-45, -20]"]
 TEN_SEEDS = f"sweep.seed.grid_search={[*range(42, 52)]}"
 
 
@@ -46,6 +47,8 @@ TEN_SEEDS = f"sweep.seed.grid_search={[*range(42, 52)]}"
         ("quickstart", "quickstart", []),
         ("ifca_mir_search", "ifca_mir_search", []),
         ("ifca_mir_balance", "ifca_mir_balance", []),
+        ("ifca_mir_reveals", "ifca_mir_reveals", []),
+        ("ifca_mir_reveals_apart", "ifca_mir_reveals", APART),
         ("audit_quickstart", "audit_quickstart", []),
         ("dp_sgd_sia", "dp_sgd_sia", []),
         ("finp_har", "finp_har", []),
@@ -309,6 +312,50 @@ def test_limits_on_leaving() -> Iterator[str]:
     yield f"the violations rise by {more[0]} with a cap of a tenth, and by {more[1]} with a price of 0.2"
     (equal,) = {f"{p:.4f}" for p in holm(p_values(trials, "violations"))[1::2]}
     yield f"after Holm's correction {equal} each"
+
+
+RULES: dict[str, dict[str, float | str]] = {
+    "IFCA": {"name": "ifca"},
+    "IFCA-MIR": {},
+    "IFCA-MIR, at most a tenth leaves": LIMITS["at most a tenth leaves"],
+    "random migration": CONTROL,
+    "random migration, at most a tenth leaves": CONTROL | LIMITS["at most a tenth leaves"],
+}
+
+
+@stated("docs/ifca_mir.md")
+def test_what_a_move_tells_the_server() -> Iterator[str]:
+    trials, apart = measured("ifca_mir_reveals"), measured("ifca_mir_reveals_apart")
+    found = {name: limited(trials, rule) for name, rule in RULES.items()}
+    for name, own in found.items():
+        cells = [f"{(own['moved_minority'] + own['moved_majority']).mean():.1f}"]
+        for gain in ("choice_group_gain", "choice_tolerance_gain"):
+            cells.append(f"{shown(own[gain])} ({own[f'{gain}_null'].mean():.3f})".replace("-", "−"))
+        cells += [
+            shown(own[f"choice_{bits}_bits"]) if own[f"choice_{bits}_bits"].any() else "0"
+            for bits in ("tolerance", "beta")
+        ]
+        yield f"| {name} | {' | '.join(cells)} |"
+    ifca, mir, capped, random, control = found.values()
+
+    def with_p(name: str, method: Rows, baseline: Rows) -> str:
+        values = differences(method, baseline, f"choice_{name}")
+        return f"{signed(values).removeprefix('+')} (p = {paired_test(values):.2f})"
+
+    yield f"reveal at most {shown(mir['choice_beta_bits'])} bits"
+    yield f"guessed more often by {with_p('tolerance_gain', mir, random)}"
+    yield f"with the cap by {with_p('tolerance_gain', capped, control)}"
+    yield f"and there are {with_p('tolerance_bits', mir, random)[:-1]}".replace(" (p", " bits more (p")
+    yield f"has a gain of {shown(ifca['choice_tolerance_gain'])}: chance"
+    yield f"it changes them by {with_p('beta_bits', capped, mir)}"
+    yield f"differs from IFCA's by {signed(differences(mir, ifca, 'choice_group_gain'))} here"
+    first, second, _, third, _ = (limited(apart, rule) for rule in RULES.values())
+    gains = [shown(own["choice_group_gain"]) for own in (first, second, third)]
+    yield f"it is {gains[0]} under IFCA, {gains[1]} under IFCA-MIR and {gains[2]} under random migration"
+    yield f"choices tell {shown(first['choice_group_bits'])} of 0.722 bits"
+    yield f"at most {shown(second['choice_beta_bits'])} bits of β"
+    above = (ifca["choice_label_gain"] - ifca["choice_label_gain_null"]).tolist()
+    yield f"the largest class is guessed {shown(above)} more often than with permuted choices"
 
 
 # Audits: the attacks of the table's columns, and which of their rows; name in the table, run, privacy component, model

@@ -114,7 +114,7 @@ def preferences(config: Config, clients: int, rng: np.random.Generator) -> Prefe
 def choose(config: Config, view: View, preferences: Preferences) -> tuple[Ints, Doubles]:
     """Choose the model with the lowest cost (algorithm 1, line 9).
 
-    With ``beta = 0`` the costs equal the losses, bit for bit, and the choice is that of IFCA.
+    With ``beta = 0`` the costs equal the losses (on the scale ``raw`` bit for bit), and the choice is that of IFCA.
 
     Returns:
         The chosen model [clients], and the costs [clients, clusters].

@@ -232,7 +232,7 @@ def pretrain(run: Run, data: Federation, network: Network, rng: np.random.Genera
         return network.weights()
     local = run.training.config
     fields = {"optimizer": "adam", "lr": warm.lr, "batch_size": warm.batch_size, "device": local.device}
-    fields["adam_epsilon"] = local.adam_epsilon
+    fields |= {"adam_epsilon": local.adam_epsilon, "drop_last": local.drop_last}
     if isinstance(local, local_sgd.Config):
         fields["precision"] = local.precision
     config = local_sgd.Config.model_validate(fields)

@@ -155,7 +155,7 @@ def settle(config: Config, run: Run, sizes: Ints | None) -> Config:
 
 def rounds(config: Config, run: Run) -> int:
     """Return how many of the run's rounds ``stop_at_epsilon`` allows; all where it is not set or refused."""
-    if config.stop_at_epsilon is None or config.target_epsilon is not None or _budget_problems(config, run):
+    if config.stop_at_epsilon is None or config.target_epsilon is not None or problems(config, run):
         return run.rounds
     if _planned(config, run, run.rounds) <= config.stop_at_epsilon:
         return run.rounds

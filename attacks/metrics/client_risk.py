@@ -186,7 +186,7 @@ def _log_choose(n: int, k: ArrayLike) -> Doubles:
 
 
 def successes_by_chance(attacked: Attacked, rng: np.random.Generator) -> dict[str, Doubles]:
-    """Compute AUC and TPR at 1 % FPR in each of `EXCHANGES` exchanges of who is a member among a label's examples.
+    """Compute AUC and TPR at 1 and 0.1 % FPR in each of `EXCHANGES` exchanges of who is a member among a label's examples.
 
     The mean AUC is 0.5 where members and non-members have the same labels, or scores do not follow them. Each is
     [exchanges], NaN where `membership.measure` has none, so that means over models are of the same ones.
@@ -194,10 +194,9 @@ def successes_by_chance(attacked: Attacked, rng: np.random.Generator) -> dict[st
     values = membership.measure(attacked.score, attacked.member)
     members = attacked.member[exchanged(attacked.label, EXCHANGES, rng)]
     m, n = int(attacked.member.sum()), int((~attacked.member).sum())
-    aucs = rates = np.full(EXCHANGES, NAN)
+    found = dict.fromkeys(("auc", *membership.LIMITS), np.full(EXCHANGES, NAN))
     if not np.isnan(values["auc"]):
-        aucs = (members @ membership.ranks(attacked.score) - m * (m + 1) / 2) / (m * n)
-    if not np.isnan(values["tpr_at_1_fpr"]):
-        fpr, tpr = membership.roc(attacked.score, members)
-        rates = tpr.max(axis=1, where=fpr <= membership.LIMITS["tpr_at_1_fpr"], initial=0.0)
-    return {"auc": np.asarray(aucs), "tpr_at_1_fpr": np.asarray(rates)}
+        found["auc"] = np.asarray((members @ membership.ranks(attacked.score) - m * (m + 1) / 2) / (m * n))
+    known = [name for name in membership.LIMITS if not np.isnan(values[name])]
+    fpr, tpr = membership.roc(attacked.score, members) if known else (members, members)
+    return found | {name: tpr.max(axis=1, where=fpr <= membership.LIMITS[name], initial=0.0) for name in known}

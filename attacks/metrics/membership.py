@@ -258,18 +258,3 @@ def measure(scores: Doubles, member: Bools) -> dict[str, float]:
         enough = limit * nonmembers >= 1 and highest <= limit
         values[name] = tpr_at_fpr(scores, member, limit) if enough else NAN
     return values
-
-
-def worst_case(attacks: list[dict[str, float]]) -> dict[str, float]:
-    """Return the worst case over several attacks: the maximum of each measure, NaN where no attack has it.
-
-    TPR and TNR are an exception: both are those of the most accurate attack. A maximum of noisy values is biased
-    upwards: three attacks at chance on n members and n non-members give more than 0.5 on average, by up to about ``0.3
-    / sqrt(n)``.
-    """
-    candidates = [values for values in attacks if not np.isnan(values["balanced_accuracy"])]
-    if not candidates:
-        return dict.fromkeys(MEASURES, NAN)
-    worst = {name: max((of[name] for of in candidates if not np.isnan(of[name])), default=NAN) for name in MEASURES}
-    accurate = max(candidates, key=lambda values: values["balanced_accuracy"])
-    return worst | {name: accurate[name] for name in ("tpr", "tnr")}

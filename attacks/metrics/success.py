@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -53,9 +54,9 @@ class Success:
         ranges = intervals(scores, member, rng)
         return Success(membership.measure(scores, member), ranges, inside, len(member) - inside)
 
-    def measures(self, subject: str) -> list[Measure]:
-        """Return a row for each measure."""
-        chance = membership.by_chance(self.nonmembers)
+    def measures(self, subject: str, chances: Mapping[str, float] = MappingProxyType({})) -> list[Measure]:
+        """Return a row for each measure; ``chances`` are values by chance that know more than how many there are."""
+        chance = membership.by_chance(self.nonmembers) | chances
         return [Measure(subject, name, v, *self.ranges[name], chance.get(name, NAN)) for name, v in self.values.items()]
 
     def epsilons(self, subject: str) -> list[Measure]:

@@ -236,7 +236,8 @@ def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], names: Sequence[s
 def keys(x: NDArray[Any], labels: Iterable[Hashable]) -> Iterator[Hashable]:
     """Yield what is equal for equal examples [n, ...] of one label, and short."""
     for row, label in enumerate(labels):
-        yield hashlib.blake2b(np.ascontiguousarray(x[row]).data, digest_size=16).digest(), label
+        alike = np.ascontiguousarray(x[row] + 0)  # -0.0 is 0.0
+        yield hashlib.blake2b(alike.data, digest_size=16).digest(), label
 
 
 def build(name: str, x: NDArray[Any], division: Division, statistics: str = "none") -> Source:

@@ -133,9 +133,12 @@ def flat(role: str, key: str, array: NDArray[Any]) -> NDArray[Any]:
         raise DataError(
             f"data.{role}: array {key!r} is {array.dtype} {list(array.shape)}; whole numbers or texts [n] are needed{hint}"
         )
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        row = int(np.isnan(array).argmax()) + 1
-        raise DataError(f"data.{role}: array {key!r} has nan in row {row}; name the {role} of each example")
-    if role != "y" and (array.dtype.kind == "b" or (array.dtype.kind == "f" and (array == np.rint(array)).all())):
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row = int((~np.isfinite(array)).argmax())
+        raise DataError(
+            f"data.{role}: array {key!r} has {array[row]} in row {row + 1}; name the {role} of each example"
+        )
+    whole = array.dtype.kind == "f" and (array == np.rint(array)).all() and np.abs(array).max(initial=0) < 2**63
+    if role != "y" and (array.dtype.kind == "b" or whole):
         array = array.astype(np.int64)
     return array if role == "y" and array.dtype.kind != "U" else array.astype(str).astype(object)

@@ -78,7 +78,9 @@ def _hospital(path: Path, hospital: str) -> pd.DataFrame:
         texts = pd.read_csv(path, names=(*COLUMNS, LABELED), index_col=False, na_values="?", dtype=str)
         frame = texts.astype(float)
         codes = {name: frame[name].astype("Int64").astype("string") for name in CATEGORIES}
-    except (OSError, ValueError) as error:
+        if (unknown := frame[LABELED].isna()).any():
+            raise ValueError(f"row {int(unknown.argmax()) + 1} does not say who is sick")
+    except (OSError, TypeError, ValueError) as error:
         raise files.damage_error(path, " ".join(str(error).split())) from error
     absent = {name: frame[name].mask(frame[name] == 0) for name in NEVER_ZERO}
     return frame.assign(**codes, **absent, **{LABELED: frame[LABELED] > 0, "hospital": hospital})

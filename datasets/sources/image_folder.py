@@ -162,7 +162,8 @@ def decode(config: Config, folder: Path, names: Sequence[str]) -> NDArray[np.uin
 def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """Return the client of each image and, if the CSV has them, its group.
 
-    Raises DataError if the CSV is absent or has other columns, names an image that is not there, or one is missing in it.
+    Raises DataError if the CSV is absent or has other columns, names an image that is not there, or one is missing in it or has
+    rows that differ.
     """
     import pandas as pd
 
@@ -172,7 +173,10 @@ def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
         raise DataError(f"data.clients_file: {path} cannot be read: {own.reason(error)}") from error
     if not {"file", "client"} <= set(table):
         raise DataError(f"data.clients_file: {path} has the columns {', '.join(table)}; file and client are needed")
-    table = table.apply(lambda column: column.str.strip()).drop_duplicates("file", keep="last").set_index("file")
+    table = table.apply(lambda column: column.str.strip()).drop_duplicates().set_index("file")
+    if table.index.has_duplicates:
+        twice = table.index[table.index.duplicated()][0]
+        raise DataError(f"data.clients_file: {path.name} has two rows for {twice!r} that differ; leave one")
     if len(unknown := table.index.difference(names, sort=False)):
         raise DataError(f"data.clients_file: there is no image {unknown[0]!r}{own.nearest(unknown[0], names)}")
     clients = table.reindex(names, columns=[name for name in ("client", "group") if name in table], fill_value="")

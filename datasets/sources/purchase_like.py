@@ -11,6 +11,7 @@ With ``shops``, each customer belongs to one, and the split ``natural`` makes ea
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,11 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     x: Floats = np.empty((config.examples, config.features), np.float32)
     for row in range(config.examples):
         x[row] = prototypes[y[row]] ^ changed[shops[row]] ^ (rng.random(config.features) < config.flips)
-    test = np.arange(config.examples) < round(0.3 * config.examples)
-    shoppers = own.owners(f"shop {shop + 1:03d}" for shop in shops) if config.shops else {}
+    first: dict[Hashable, int] = {}
+    for row, key in enumerate(own.keys(x, y)):
+        first.setdefault(key, row)
+    kept = np.array([*first.values()])  # without repetitions, which few features have
+    test = kept < round(0.3 * config.examples)
+    shoppers = own.owners(f"shop {shop + 1:03d}" for shop in shops[kept]) if config.shops else {}
     classes = tuple(map(str, range(config.classes)))
-    return own.build("purchase_like", x, own.Division(y, classes, shoppers, test))
+    return own.build("purchase_like", x[kept], own.Division(y[kept], classes, shoppers, test))

@@ -30,7 +30,7 @@ PRESETS = {table: Preset(table.replace("_", " "), {"table": table}) for table in
 
 
 class Config(StatisticsConfig):
-    """The defaults leave 71 training examples of breast cancer for each client, and 13 of iris."""
+    """The defaults leave 71 training examples of breast cancer for each client, and 12 of iris."""
 
     table: Literal["breast_cancer", "wine", "iris"] = Field("breast_cancer", description="which of the tables")
     clients: int = Field(5, ge=1, description="number of clients")

@@ -177,7 +177,8 @@ def to_source(
         f"data.path: column {column!r} has no value in the training part; leave it out with data.drop"
         for column in features.columns[features[train].isna().all()]
     )
-    if config.standardize or TEXT in kinds.values() or features.isna().any(axis=None):
+    needed = config.standardize or TEXT in kinds.values() or features.isna().any(axis=None)  # statistics
+    if needed:
         own.refuse_lonely(config)
 
     def prepared(shadow: Ints | slice) -> Source:
@@ -188,7 +189,7 @@ def to_source(
         return replace(own.build(name, x, division), columns=columns)
 
     source = prepared(slice(None))
-    return source if config.statistics == "all_clients" else replace(source, fit=prepared)
+    return replace(source, fit=prepared) if needed and config.statistics == "server" else source
 
 
 def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Series[Any], str]:

@@ -189,8 +189,7 @@ def front_markdown(results: Results, undominated: Sequence[Front]) -> str:
 
 Place = tuple[str, str, str]  # attack, target, metric
 AUC = "auc"
-# Rows that repeat another one, or are chosen with a look at the result, so that they are too high.
-LEFT_OUT = ("risk", "maximum")
+REPEATED = "risk"  # the attack whose rows are those of another one, which was chosen
 CLIENT, USERS = "client_", "clients_"  # begin the targets that are single clients, and the numbers of users of models
 ATTACKS_READING = (
     "The last time that each attack was made; single clients are in `attacks.parquet`. An AUC of 0.5 is guessing. "
@@ -217,7 +216,7 @@ def _attack_lines(results: Results, setting: Setting) -> Iterator[list[str]]:
             attack, target, measure, value = (row[name] for name in ("attack", "target", "metric", "value"))
             if value is None or trial.get(f"{USERS}{target}") == 0:
                 continue
-            if attack not in LEFT_OUT and not target.startswith(CLIENT) and AUC in measure.split("_"):
+            if attack != REPEATED and not target.startswith(CLIENT) and AUC in measure.split("_"):
                 place = attack, over_seeds(target, len(setting.finished)), measure
                 found.setdefault(place, []).append(float(value))
         for place, values in found.items():

@@ -112,8 +112,8 @@ def test_the_accuracy_by_chance_is_the_mean_over_exchanges_among_the_examples_of
 
 def test_successes_by_chance_are_those_of_exchanged_memberships_and_follow_labels():
     rng = np.random.default_rng(1)
-    examples, _ = by_label(rng, most=400)
-    examples = replace(examples, score=rng.integers(0, 50, len(examples.score)) + 20.0 * examples.label)
+    examples, _ = by_label(rng, most=2000)
+    examples = replace(examples, score=rng.integers(0, 5000, len(examples.score)) + 2000.0 * examples.label)
     orders = disparity.exchanged(examples.label, 50, np.random.default_rng(7))
     found = client_risk.successes_by_chance(examples, np.random.default_rng(7))
     for name, draws in found.items():

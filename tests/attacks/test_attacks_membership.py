@@ -116,16 +116,6 @@ def test_the_confidence_attack_has_a_threshold_for_each_class():
     assert membership.balanced_accuracy(membership.loss_threshold(outputs, outputs), outputs.member) == 0.75
 
 
-def test_the_worst_case_is_that_of_each_known_measure_and_the_rates_of_the_most_accurate():
-    unknown = dict.fromkeys(membership.MEASURES, float("nan"))
-    one = {**dict.fromkeys(membership.MEASURES, 0.4), "tpr_at_01_fpr": float("nan")}
-    two = {**one, "balanced_accuracy": 0.3, "auc": 0.5, "tpr": 0.9}
-    found = membership.worst_case([unknown, two, one])
-    assert np.isnan(found.pop("tpr_at_01_fpr"))
-    assert found == {"balanced_accuracy": 0.4, "tpr": 0.4, "tnr": 0.4, "auc": 0.5, "tpr_at_1_fpr": 0.4}
-    assert np.isnan(list(membership.worst_case([unknown]).values())).all()
-
-
 @settings(deadline=None)
 @given(st.integers(2, 5), st.integers(10, 60), st.integers(0, 2**32 - 1))
 def test_the_gap_attack_is_as_accurate_as_half_the_gap(classes, each, seed):

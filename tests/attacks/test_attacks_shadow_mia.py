@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.support.toy_federation import (
     RUN,
     SHADOWS,
     cluster_of,
+    measure,
     memorized,
     network_for,
     seeds,
@@ -51,7 +53,7 @@ def test_a_model_that_knows_its_examples_by_heart_gives_them_away(noise, network
     weights = memorized(network, noise.train[: 3 * EACH])
     found = attacked(config, noise, network, weights, shadows_of(config, noise, network))
     assert found.published_risk > (0.9 if signal == "oracle" else 0.8)
-    for attack in ("shadow_mia", "loss_threshold", "confidence", "risk", "maximum"):
+    for attack in ("shadow_mia", "loss_threshold", "confidence", "risk"):
         assert value(found, attack, "balanced_accuracy") > 0.9
         assert (value(found, attack, "members"), value(found, attack, "nonmembers")) == (3 * EACH, NONMEMBERS)
     assert value(found, "model", "gap") > 0.5
@@ -88,7 +90,21 @@ def test_the_server_alone_needs_no_example_of_a_client(noise, network):
     assert blind.published_risk == clean.published_risk > 0.8
     # What only the oracle knows is then unknown, and not 0.
     assert np.isnan(value(blind, "shadow_mia", "balanced_accuracy"))
-    assert np.isnan(value(blind, "maximum", "auc"))
+    assert np.isnan(value(blind, "risk", "auc"))
+
+
+def test_by_chance_an_attack_knows_what_a_label_tells_of_membership(noise, network):
+    """Each class has members or non-members alone, so that exchanges within classes change nothing."""
+    train, nonmembers = noise.train, noise.nonmembers
+    sides = Examples(train.x, train.y // 2 * 2), Examples(nonmembers.x, nonmembers.y // 2 * 2 + 1)
+    data, config = replace(noise, train=sides[0], nonmembers=sides[1]), alone(shadows=2)
+    weights = memorized(network, data.train[: 3 * EACH])
+    found = attacked(config, data, network, weights, shadows_of(config, data, network))
+    for attack, name in itertools.product(("shadow_mia", "loss_threshold", "risk"), ("balanced_accuracy", "auc")):
+        one = measure(found, attack, name)
+        assert one.chance == pytest.approx(one.value) and one.value > 0.8
+    (drawn,) = set(found.by_chance["mia_auc"])
+    assert drawn == pytest.approx(measure(found, "risk", "auc").chance)
 
 
 class Listening(Network):

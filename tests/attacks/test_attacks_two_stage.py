@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from attacks import _queries, two_stage
 from attacks.interfaces import SeenRound
+from attacks.metrics.disparity import wilson
 from attacks.two_stage import Config, Sides, by_chance, conclude, data_problems, fedmia_fields, observe, rates
 from datasets.federation import Examples
 from orchestrator.config.run import check
@@ -180,6 +181,15 @@ def test_rates_that_cannot_be_seen_and_labels_in_common_with_nobody(noise, netwo
     data = replace(noise, nonmembers=other, train=train)
     found = found_of(Config(), data, observe(Config(), seen_by(data, network, experts)))
     assert np.isnan(list(found.metrics.values())).all() and not found.measures
+    # An interval is of the members that count: those whose label a non-member has.
+    data = replace(noise, nonmembers=Examples(noise.nonmembers.x, np.full(NONMEMBERS, 1)), train=train)
+    config = Config(score="loss", targets=EACH, fpr=0.3)
+    found = found_of(config, data, observe(config, seen_by(data, network, experts)))
+    for client in EVERYONE.tolist():
+        (one,) = (one for one in found.measures if one.subject == f"client_{client}")
+        count = int((train.y[client * EACH : (client + 1) * EACH] == 1).sum())
+        ends = tuple(float(end) for end in wilson(one.value * count, count))
+        assert (one.low, one.high) == pytest.approx(ends) and 0 < count < 12
 
 
 def test_the_lowest_loss_is_compared_with_no_references_and_center_is_refused_beside_it(noise):

@@ -87,6 +87,7 @@ def changed(place: tuple[int, ...], value: float) -> dict[str, Any]:
         ({"x": np.zeros((6, 8, 8), np.uint8)}, {}, "gray images are [n, 1, height, width]"),
         ({"x": X[[0, 1, 0, 3, 4, 5]]}, {}, "data.duplicates: 1 of 6 examples repeat earlier ones (first: row 3 equ"),
         ({"y": np.array([1j] * 6)}, {}, "data.y: array 'y' is complex128 [6]; whole numbers or texts [n] are needed"),
+        ({"y": np.where(Y, np.inf, 0)}, {}, "data.y: array 'y' has inf in row 2"),
         ({"who": np.where(Y, np.nan, 0)}, {}, "data.client: array 'who' has nan in row 2; name the client of each"),
     ],
 )  # fmt: skip

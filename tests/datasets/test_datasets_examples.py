@@ -50,6 +50,7 @@ def test_made_up_purchases_have_a_prototype_for_each_class_and_shop() -> None:
     assert abs(noise - 0.1) < 0.02
     assert natural.shortages(natural.Config(), config.model_copy(update={"clients": 4}), source) == []
     assert purchase_like.load(purchase_like.Config(examples=100), Path()).subjects is None
+    assert len(purchase_like.load(purchase_like.Config(examples=2000, flips=0), Path())) == 100, "one of each class"
 
 
 def hospitals(root: Path, rows: int = 20) -> Path:
@@ -83,9 +84,11 @@ def test_hospitals_that_are_not_there_are_said_with_the_remedy(tmp_path: Path) -
     with pytest.raises(DataError, match=r"processed\.cleveland\.data and 3 more files\. It is not downloaded for you"):
         heart.load(heart.Config(), tmp_path)
     folder = hospitals(tmp_path) / "heart-disease"
-    (folder / "processed.va.data").write_text("a,b\n")
-    with pytest.raises(DataError, match=r"processed\.va\.data"):
-        heart.load(heart.Config(), tmp_path)
+    whole = (folder / "processed.va.data").read_text()
+    for text in ("a,b\n", whole[: whole.rindex(",") + 1], whole.replace(",3.0,", ",1.5,")):  # one cut short, no code
+        (folder / "processed.va.data").write_text(text)
+        with pytest.raises(DataError, match=r"processed\.va\.data"):
+            heart.load(heart.Config(), tmp_path)
 
 
 # What a reader must return

@@ -110,6 +110,7 @@ def test_what_is_unfit_is_refused(tmp_path: Path) -> None:
         (None, "who.csv cannot be read: "),
         ("name,client\n", "has the columns name, client; file and client are needed"),
         ("file,client\ncat/0.pmg,anna\n", "there is no image 'cat/0.pmg'. Did you mean 'cat/0.png'?"),
+        ("file,client\ncat/0.png,anna\ncat/0.png,anna\ncat/0.png,bob\n", "two rows for 'cat/0.png'"),
         ("file,client\ncat/0.png,anna\n", "who.csv names no client for 9 of 10 images, first cat/1.png"),
     ],
 )

@@ -275,6 +275,7 @@ def test_the_servers_examples_alone_prepare_the_others(tmp_path: Path) -> None:
 
 def test_the_server_needs_examples_for_statistics_and_a_split_must_use_them(tmp_path: Path) -> None:
     assert read(tmp_path, shadow_size=0, statistics="all_clients").fit is None
-    read(tmp_path, shadow_size=0, standardize=False, features=("age", "smokes"))
+    plain = read(tmp_path, shadow_size=0, standardize=False, features=("age", "smokes"))
+    assert plain.fit is None and plain.train.x.any(axis=1).all(), "numbers as they are need no statistics"
     with pytest.raises(TypeError, match="fitted"):
         read(tmp_path).examples(np.array([0]))

@@ -43,7 +43,7 @@ FINAL = [
     *("risk_majority", "risk_minority", "risk_worst_client", "violations_null", "moved_majority", "moved_minority"),
     *("migrated", "purity", "demographic_parity", "equal_opportunity", "equalized_odds", "seconds_per_round"),
 ]
-SHADOW_MIA = {"shadow_mia", "loss_threshold", "confidence", "gap", "risk", "maximum"}
+SHADOW_MIA = {"shadow_mia", "loss_threshold", "confidence", "gap", "risk"}
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Aggregations with Flower's arithmetic: rounds that Flower 1.13.1 made, and answers by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -141,7 +142,7 @@ def test_a_warm_start_without_examples_is_refused(module):
     assert problems(SharedTestConfig(shadow_size=0), warm_start_epochs=0) == []
 
 
-def test_a_warm_start_has_the_epsilon_of_the_clients_adam():
+def test_a_warm_start_has_the_epsilon_of_the_clients_adam_and_drops_batches_like_them():
     data = planted()
 
     def moved(**training: Any) -> Any:
@@ -154,6 +155,9 @@ def test_a_warm_start_has_the_epsilon_of_the_clients_adam():
     usual = moved(adam_epsilon=1e-8)
     assert np.array_equal(usual, moved()) and np.abs(usual).max() > 0.01
     assert 0 < np.abs(moved(adam_epsilon=1.0)).max() < 0.005  # steps of lr times the gradient, in the place of its sign
+    assert len(data.shadow) % 32 and not np.array_equal(usual, moved(drop_last=True))
+    data = replace(data, shadow=data.shadow[:32])
+    assert np.array_equal(moved(), moved(drop_last=True)), "the only batch stays"
 
 
 def test_fedopt_is_fedavg_from_a_warm_start():

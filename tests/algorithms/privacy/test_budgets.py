@@ -111,6 +111,12 @@ def test_what_no_noise_reaches_and_what_the_first_round_exceeds_is_refused(field
         resolved(1000, fields)
 
 
+def test_a_budget_where_the_relation_has_no_account_is_refused_for_the_relation():
+    privacy = {"name": "global_dp", "noise_multiplier": 2.0, "neighboring": "replace_one", "stop_at_epsilon": 50.0}
+    _, problems = check(given(20, privacy=privacy, **POISSON))
+    assert [problem.key for problem in problems] == [("privacy", "neighboring")]
+
+
 @pytest.mark.parametrize("other", ["noise_multiplier", "stop_at_epsilon"])
 def test_a_target_excludes_a_given_noise_and_a_budget(other):
     assert other not in resolved(privacy={"target_epsilon": 2.0}).to_dict()["privacy"]

@@ -186,7 +186,7 @@ def test_only_the_last_round_of_each_attack_counts_and_clients_that_left_do_not(
     table = pd.concat([missed.assign(round=1, left=False), found.assign(left=False), missed.assign(left=True)[:2]])
     (ax,) = roc(tmp_path / "s", table)
     assert areas(ax) == ["1.000"]
-    table = pd.concat([found, found.assign(attack="maximum", round=9), found.assign(round=2, target="of_old")])
+    table = pd.concat([found, found.assign(attack="risk", round=9), found.assign(round=2, target="of_old")])
     (ax,) = roc(tmp_path / "t", table)
     assert len(curves(ax)) == 2
 

@@ -278,13 +278,12 @@ def attack_lines(folder: Path, *tables: list[tuple[str, int, str, str, float]], 
     return [line for line in attacks_markdown(read_results(folder)).splitlines() if line.startswith("|")][2:]
 
 
-def test_the_last_round_of_every_attack_counts_and_single_clients_and_maxima_do_not(tmp_path: Path) -> None:
+def test_the_last_round_of_every_attack_counts_and_single_clients_and_repeated_rows_do_not(tmp_path: Path) -> None:
     table = [
         ("loss_threshold", 5, "global", "auc", 0.9),
         ("loss_threshold", 10, "global", "auc", 0.6),
         ("loss_threshold", 10, "global", "balanced_accuracy", 0.55),
         ("gap", 5, "global", "auc", 0.7),
-        ("maximum", 10, "global", "auc", 0.99),
         ("risk", 10, "global", "auc", 0.6),
         ("risk", 10, "global", "is_loss_threshold", 1.0),
         ("fedmia", 10, "clients", "fedmia_loss_auc", 0.71),

@@ -218,7 +218,7 @@ def found(cluster: int, members: list[bool]) -> tuple[str, int, int, Any]:
         score=np.arange(count) / 4,
     )
     own = Measure("shadow_mia", "balanced_accuracy", 0.5 + cluster / 4, 0.6, 0.8, 0.5)
-    return ("shadow_mia", 5, cluster, Audit(0.0, (own, Measure("maximum", "auc", 0.75)), scores))
+    return ("shadow_mia", 5, cluster, Audit(0.0, (own, Measure("risk", "auc", 0.75)), scores))
 
 
 def test_a_model_that_nobody_uses_counts_in_no_column_of_attacks():
@@ -241,7 +241,7 @@ def test_the_largest_by_chance_is_the_mean_of_the_largest_of_each_draw():
 def test_by_hand_attacks_and_scores_are_listed_by_the_name_of_their_target():
     examples, names = Findings(np.array(SORTED), [found(1, [True, False]), found(0, [True])]), ["minority", "majority"]
     rows = as_table(metric_rows.attack_rows(examples, names)).to_pydict()
-    assert rows["attack"] == ["shadow_mia", "maximum"] * 2 and rows["round"] == [5] * 4
+    assert rows["attack"] == ["shadow_mia", "risk"] * 2 and rows["round"] == [5] * 4
     assert rows["target"] == ["majority"] * 2 + ["minority"] * 2
     assert rows["metric"] == ["balanced_accuracy", "auc"] * 2 and rows["value"] == [0.75, 0.75, 0.5, 0.75]
     assert (rows["low"], rows["high"], rows["chance"]) == ([0.6, None] * 2, [0.8, None] * 2, [0.5, None] * 2)
