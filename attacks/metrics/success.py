@@ -56,7 +56,7 @@ class Success:
 
     def measures(self, subject: str, chances: Mapping[str, float] = MappingProxyType({})) -> list[Measure]:
         """Return a row for each measure; ``chances`` are values by chance that know more than how many there are."""
-        chance = membership.by_chance(self.nonmembers) | chances
+        chance = membership.by_chance(self.nonmembers) | dict(chances)
         return [Measure(subject, name, v, *self.ranges[name], chance.get(name, NAN)) for name, v in self.values.items()]
 
     def epsilons(self, subject: str) -> list[Measure]:
