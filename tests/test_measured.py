@@ -326,8 +326,8 @@ RULES: dict[str, dict[str, float | str]] = {
 @stated("docs/ifca_mir.md")
 def test_what_a_move_tells_the_server() -> Iterator[str]:
     trials, apart = measured("ifca_mir_reveals"), measured("ifca_mir_reveals_apart")
-    found = {name: limited(trials, rule) for name, rule in RULES.items()}
-    for name, own in found.items():
+    rules = {name: limited(trials, rule) for name, rule in RULES.items()}
+    for name, own in rules.items():
         cells = [f"{(own['moved_minority'] + own['moved_majority']).mean():.1f}"]
         for gain in ("choice_group_gain", "choice_tolerance_gain"):
             cells.append(f"{shown(own[gain])} ({own[f'{gain}_null'].mean():.3f})".replace("-", "−"))
@@ -336,7 +336,7 @@ def test_what_a_move_tells_the_server() -> Iterator[str]:
             for bits in ("tolerance", "beta")
         ]
         yield f"| {name} | {' | '.join(cells)} |"
-    ifca, mir, capped, random, control = found.values()
+    ifca, mir, capped, random, control = rules.values()
 
     def with_p(name: str, method: Rows, baseline: Rows) -> str:
         values = differences(method, baseline, f"choice_{name}")
@@ -345,7 +345,14 @@ def test_what_a_move_tells_the_server() -> Iterator[str]:
     yield f"reveal at most {shown(mir['choice_beta_bits'])} bits"
     yield f"guessed more often by {with_p('tolerance_gain', mir, random)}"
     yield f"with the cap by {with_p('tolerance_gain', capped, control)}"
-    yield f"and there are {with_p('tolerance_bits', mir, random)[:-1]}".replace(" (p", " bits more (p")
+    found = [
+        differences(*pair, f"choice_tolerance_{one}")
+        for pair in ((mir, random), (capped, control))
+        for one in ("gain", "bits")
+    ]
+    bits, p = found[1], [paired_test(one) for one in found]
+    assert min(p) == p[1]
+    yield f"and there are {signed(bits).removeprefix('+')} bits more (p = {p[1]:.2f}, the smallest of four)"
     yield f"has a gain of {shown(ifca['choice_tolerance_gain'])}: chance"
     yield f"it changes them by {with_p('beta_bits', capped, mir)}"
     yield f"differs from IFCA's by {signed(differences(mir, ifca, 'choice_group_gain'))} here"

@@ -140,12 +140,7 @@ def test_no_more_is_named_rightly_than_is_flagged_and_where_members_are_rare_les
     sides = Sides(members, right, u, rng.normal(size=20), rng.random(20), np.arange(20))
     values, null = rates(0.2, 0.25, sides), by_chance(0.25, 3)
     assert 0 <= values["traced"] <= values["tpr"] <= 1
-    rising = [
-        values["precision_1"],
-        values["precision_10"],
-        values["precision_50"],
-        values["sia"] if values["tpr"] else 1,
-    ]
+    rising = [*(values[f"precision_{percent}"] for percent in (1, 10, 50)), values["sia"] if values["tpr"] else 1]
     assert (np.diff(rising) >= -1e-12).all()
     assert null["precision_10"] == pytest.approx(0.1 * null["traced"] / (0.1 * null["tpr"] + 0.9 * 0.25))
 
