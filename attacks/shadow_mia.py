@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -206,25 +207,22 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     answers, published = ask(config, model, asking)
     scores, present = {name: attack(answers.outputs) for name, attack in fitted.items()}, ~answers.left
     target = answers.outputs[present]
-    successes = {name: Success.of(score[present], target.member, resampling) for name, score in scores.items()}
+    successes = dict[str, Success]()
+    for name, score in scores.items():
+        reported = Attacked(score[present], target.member, answers.client[present], target.labels)
+        exchanging = np.random.default_rng(model.cluster.number)  # in all rounds the same, so that they can be compared
+        accuracy = worst_by_chance(counted(reported, int(target.labels.max(initial=0)) + 1)[None])
+        draws = {"balanced_accuracy": np.array([accuracy]), **successes_by_chance(reported, exchanging)}
+        successes[name] = replace(Success.of(reported.score, target.member, resampling), draws=draws)
     values = successes[chosen].values
     risk = measured = values["balanced_accuracy"]
     if config.signal == "server_only":
         published = pool_outputs(probes)
     if published is not None:
         risk = membership.measure(fitted[chosen](published), published.member)["balanced_accuracy"]
-
-    def by_chance(score: Doubles) -> dict[str, Doubles]:
-        of = Attacked(score[present], target.member, answers.client[present], target.labels)
-        exchanging = np.random.default_rng(model.cluster.number)  # in all rounds the same, so that they can be compared
-        accuracy = worst_by_chance(counted(of, int(of.label.max(initial=0)) + 1)[None])
-        return {"balanced_accuracy": np.array([accuracy]), **successes_by_chance(of, exchanging)}
-
-    draws = {name: by_chance(score) for name, score in scores.items()}
-    chances = {name: {measure: float(drawn.mean()) for measure, drawn in of.items()} for name, of in draws.items()}
     return Audit(
         risk,
-        list_measures(successes, chances, chosen, target, model.shadows),
+        list_measures(successes, chosen, target, model.shadows),
         Scores(
             attack=np.repeat(np.array(list(scores)), len(answers.client)),
             client=np.tile(answers.client, len(scores)),
@@ -234,7 +232,7 @@ def audit(config: Config, model: AttackedModel) -> Audit:
             score=np.concatenate(list(scores.values())),
         ),
         metrics={f"mia_{name}": values[name] for name in ("auc", "tpr_at_1_fpr")},
-        by_chance={f"mia_{name}": draws[chosen][name] for name in ("auc", "tpr_at_1_fpr")},
+        by_chance={f"mia_{name}": successes[chosen].draws[name] for name in ("auc", "tpr_at_1_fpr")},
         measured_risk=measured,
         chosen=chosen,
     )
@@ -295,19 +293,14 @@ def ask(config: Config, model: AttackedModel, rng: np.random.Generator) -> tuple
 
 
 def list_measures(
-    successes: dict[str, Success],
-    chances: dict[str, dict[str, float]],
-    chosen: str,
-    target: Outputs,
-    shadows: Sequence[Shadow],
+    successes: dict[str, Success], chosen: str, target: Outputs, shadows: Sequence[Shadow]
 ) -> tuple[Measure, ...]:
     """Return all measures, with the model's gap between members and non-members and the training of the shadows.
 
-    The subject "risk" is the attack that was chosen. ``chances`` are values of each attack's measures by chance.
+    The subject "risk" is the attack that was chosen.
     """
     named = successes | {"risk": successes[chosen]}
-    chances = chances | {"risk": chances[chosen]}
-    rows = [row for name, success in named.items() for row in success.measures(name, chances[name])]
+    rows = [row for name, success in named.items() for row in success.measures(name)]
     rows += [Measure("risk", f"is_{name}", float(name == chosen)) for name in successes]
     rows += [row for name, success in named.items() for row in success.epsilons(name)]
     sizes = {"members": successes[chosen].members, "nonmembers": successes[chosen].nonmembers}

@@ -164,9 +164,8 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     found = right & (sides.members > sides.threshold(config.fpr))
     traced[clients] = np.where(u.any(axis=1), (u * found).sum(axis=1), NAN)
     counting = np.maximum(np.count_nonzero(u, axis=1), 1)  # a client without any is NaN
-    bounds = wilson(traced * counting, counting)
-    for client in clients.tolist():
-        low, high = (float(end[client]) for end in bounds)
+    bounds = (end.tolist() for end in wilson(traced[clients] * counting, counting))
+    for client, low, high in zip(clients.tolist(), *bounds, strict=True):
         rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, null["traced"]))
     return Exposure(named, {"two_stage_traced": traced}, tuple(rows), kept=sums)
 

@@ -19,9 +19,8 @@ limit, which is only what is seen. Scores are taken to be all different; ties lo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from types import MappingProxyType
 
 import numpy as np
 
@@ -46,6 +45,8 @@ class Success:
     ranges: Mapping[str, Interval]
     members: int
     nonmembers: int
+    # Draws of some of the measures by chance, where more than the numbers of examples decides.
+    draws: Mapping[str, Doubles] = field(default_factory=dict)
 
     @staticmethod
     def of(scores: Doubles, member: Bools, rng: np.random.Generator) -> Success:
@@ -54,9 +55,10 @@ class Success:
         ranges = intervals(scores, member, rng)
         return Success(membership.measure(scores, member), ranges, inside, len(member) - inside)
 
-    def measures(self, subject: str, chances: Mapping[str, float] = MappingProxyType({})) -> list[Measure]:
-        """Return a row for each measure; ``chances`` are values by chance that know more than how many there are."""
-        chance = membership.by_chance(self.nonmembers) | dict(chances)
+    def measures(self, subject: str) -> list[Measure]:
+        """Return a row for each measure."""
+        drawn = {name: float(draws.mean()) for name, draws in self.draws.items()}
+        chance = membership.by_chance(self.nonmembers) | drawn
         return [Measure(subject, name, v, *self.ranges[name], chance.get(name, NAN)) for name, v in self.values.items()]
 
     def epsilons(self, subject: str) -> list[Measure]:
@@ -67,12 +69,18 @@ class Success:
         """
         comparisons, sizes = self.members * self.nonmembers, (self.members, self.nonmembers)
         estimate = estimate_of_auc(self.values["auc"], *self.ranges["auc"], comparisons=comparisons)
-        estimates = {"epsilon_record": (estimate, epsilon_of_auc_by_chance(*sizes))}
+        by_chance = epsilon_of_auc_by_chance(*sizes)
+        if "auc" in self.draws and not np.isnan(self.values["auc"]):
+            by_chance = float(_of_aucs(self.draws["auc"], comparisons).mean())
+        estimates = {"epsilon_record": (estimate, by_chance)}
         for name, limit in LIMITS.items():
             if not np.isnan(self.values[name]):
                 rate = tpr_by_chance(self.nonmembers, limit)
                 estimate = estimate_of_rates(self.values[name], rate, *self.ranges[name])
                 chance = epsilon_of_tpr_by_chance(*sizes, limit)
+                if name in self.draws:
+                    finite = self.draws[name][self.draws[name] < 1]
+                    chance = float(_of_tprs(finite, rate).mean()) if len(finite) else NAN
                 estimates[f"epsilon_record_{name.removeprefix('tpr_')}"] = estimate, chance
         rows = []
         for name, (estimate, chance) in estimates.items():
@@ -103,8 +111,7 @@ def epsilon_of_auc_by_chance(members: int, nonmembers: int) -> float:
     else:
         deviation = np.sqrt((members + nonmembers + 1) / (12 * pairs))
         auc, often = 0.5 + deviation * ndtri((np.arange(PARTS) + 0.5) / PARTS), np.ones(PARTS, np.int64)
-    mu = np.sqrt(2) * ndtri(np.clip(auc, 0.5 / pairs, 1 - 0.5 / pairs))
-    return float(np.average(epsilons_gdp(mu, DELTA), weights=often))
+    return float(np.average(_of_aucs(auc, pairs), weights=often))
 
 
 @lru_cache(maxsize=1024)
@@ -116,7 +123,7 @@ def epsilon_of_tpr_by_chance(members: int, nonmembers: int, limit: float) -> flo
     >>> [round(epsilon_of_tpr_by_chance(n, n, 0.01), 2) for n in (100, 200, 1000)]
     [0.39, 0.32, 0.18]
     """
-    from scipy.special import betaln, ndtri
+    from scipy.special import betaln
 
     if members < 2 or not nonmembers:
         return NAN
@@ -126,8 +133,19 @@ def epsilon_of_tpr_by_chance(members: int, nonmembers: int, limit: float) -> flo
     choices = -betaln(members - hits + 1, hits + 1) - np.log(members + 1)
     mass = np.exp(choices + betaln(hits + above, members - hits + below) - betaln(above, below))
     likely = mass > 1e-12
-    mu = ndtri(hits[likely] / members) - ndtri(rate)
-    return float((epsilons_gdp(mu, DELTA) * mass[likely]).sum() / mass[likely].sum())
+    return float((_of_tprs(hits[likely] / members, rate) * mass[likely]).sum() / mass[likely].sum())
+
+
+def _of_aucs(auc: Doubles, pairs: int) -> Doubles:
+    from scipy.special import ndtri
+
+    return epsilons_gdp(np.sqrt(2) * ndtri(np.clip(auc, 0.5 / pairs, 1 - 0.5 / pairs)), DELTA)
+
+
+def _of_tprs(rates: Doubles, false: float) -> Doubles:
+    from scipy.special import ndtri
+
+    return epsilons_gdp(ndtri(rates) - ndtri(false), DELTA)
 
 
 @lru_cache(maxsize=256)

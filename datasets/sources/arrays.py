@@ -138,7 +138,7 @@ def flat(role: str, key: str, array: NDArray[Any]) -> NDArray[Any]:
         raise DataError(
             f"data.{role}: array {key!r} has {array[row]} in row {row + 1}; name the {role} of each example"
         )
-    whole = array.dtype.kind == "f" and (array == np.rint(array)).all() and np.abs(array).max(initial=0) < 2**63
+    whole = array.dtype.kind == "f" and (array == np.rint(array)).all() and float(np.abs(array).max(initial=0)) < 2**63
     if role != "y" and (array.dtype.kind == "b" or whole):
         array = array.astype(np.int64)
     return array if role == "y" and array.dtype.kind != "U" else array.astype(str).astype(object)

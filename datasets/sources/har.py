@@ -5,8 +5,8 @@ z), total acceleration (x, y, z), in the publisher's units (g, rad/s, g) and not
 window by half.
 
 Recipe of Zhao et al. 2025: with the split `subjects`, 10 of the subjects are the clients. Other splits divide windows:
-`datasets.roles` assigns the publisher's 7 352 training windows (21 subjects) and 2 947 test windows (9 others), and most
-non-members, and whatever else clients hold out, then share half of their samples with a window that is trained on.
+`datasets.roles` assigns the publisher's 7 352 training windows (21 subjects) and 2 947 test windows (9 others). Most of what
+clients hold out of their own windows shares half of its samples with one that is trained on, with any split.
 
 The original text files lie in ROOT/UCI HAR Dataset: in each of train and test, y_PART.txt (1..6), subject_PART.txt and
 nine files in Inertial Signals, all of them with one line per window. The publisher gives no checksums, so the structure

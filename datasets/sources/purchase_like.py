@@ -61,7 +61,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     for row, key in enumerate(own.keys(x, y)):
         first.setdefault(key, row)
     kept = np.array([*first.values()])  # without repetitions, which few features have
-    test = kept < round(0.3 * config.examples)
+    test = np.arange(len(kept)) < round(0.3 * len(kept))
     shoppers = own.owners(f"shop {shop + 1:03d}" for shop in shops[kept]) if config.shops else {}
     classes = tuple(map(str, range(config.classes)))
     return own.build("purchase_like", x[kept], own.Division(y[kept], classes, shoppers, test))

@@ -55,6 +55,10 @@ def test_rounds_are_averaged_and_nothing_is_changed_in_place(noise, network, exp
     empty = observed | {"confidences": rng.normal(size=observed["confidences"].shape)}
     after = found_of(CONFIG, noise, empty, kept=once.kept).metrics["two_stage_traced"]
     assert found_of(CONFIG, noise, empty).metrics["two_stage_traced"] < 0.05 < after
+    but_one = {name: values[:-1] for name, values in observed.items()}
+    first = conclude(CONFIG, SeenRound(noise, but_one, EVERYONE[:-1], 0, fixed, {}))
+    assert np.isnan(first.clients["two_stage_traced"]).tolist() == [False] * (CLIENTS - 1) + [True]
+    assert {one.subject for one in first.measures} == {"clients", *(f"client_{i}" for i in range(CLIENTS - 1))}
     of_two = SeenRound(noise, {name: values[:2] for name, values in empty.items()}, EVERYONE[:2], 1, fixed, once.kept)
     assert conclude(CONFIG, of_two).kept["rounds"].tolist() == [[1.0]] * CLIENTS
 

@@ -50,7 +50,8 @@ def test_made_up_purchases_have_a_prototype_for_each_class_and_shop() -> None:
     assert abs(noise - 0.1) < 0.02
     assert natural.shortages(natural.Config(), config.model_copy(update={"clients": 4}), source) == []
     assert purchase_like.load(purchase_like.Config(examples=100), Path()).subjects is None
-    assert len(purchase_like.load(purchase_like.Config(examples=2000, flips=0), Path())) == 100, "one of each class"
+    few = purchase_like.load(purchase_like.Config(examples=2000, flips=0), Path())
+    assert (len(few.train), len(few.test)) == (70, 30), "one customer of each class"
 
 
 def hospitals(root: Path, rows: int = 20) -> Path:
