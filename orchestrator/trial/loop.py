@@ -252,7 +252,7 @@ class Rounds:
             raise FloatingPointError(f"a weight is no longer finite in round {state.round}")
         reported = round_ and (round_ % self.run.evaluate_every == 0 or round_ == self.run.rounds)
         if models == 1 and not reported and not attack_round.due(self.run, "models", round_):
-            state.losses, state.accuracies = np.full((2, self.data.clients, 1), np.nan)
+            state.losses, state.accuracies, state.selection = np.full((3, self.data.clients, 1), np.nan)
             self.outputs = np.empty((1, 0, self.data.classes), np.float32)
             return
         sent, tests = self.clients.share(state.models), len(self.data.test) if reported else 0

@@ -100,12 +100,15 @@ def resume_optimizer(
 ) -> Optimizer:
     """Create the optimizer of one client or of a block at the start of a round.
 
-    A client that has not taken a step yet starts from zero moments, whatever ``carried`` contains for it: the result of
-    `optimizer_state` after the previous round, or nothing. ``shape`` is (d,) for one client, (clients, d) for a block.
+    A client that has not taken a step yet, or whose moments are no longer finite, starts from zero moments, whatever
+    ``carried`` contains for it: the result of `optimizer_state` after the previous round, or nothing. ``shape`` is (d,) for
+    one client, (clients, d) for a block.
     """
     if config.optimizer_state == "reset" or not moment_count(config):
         return Optimizer(config, lr)
     steps = np.asarray(carried["steps"] if carried else np.zeros(shape[:-1]))
+    if carried:
+        steps = steps * np.isfinite(carried["moments"]).all(axis=(-2, -1))
     blank = np.zeros((*shape[:-1], moment_count(config), shape[-1]), np.float32)
     moments = np.where(steps[..., None, None] > 0, carried["moments"], blank) if carried else blank
     rows = [torch.from_numpy(moment.copy()).to(device) for moment in np.moveaxis(moments, -2, 0)]

@@ -108,7 +108,8 @@ def test_clients_with_unequal_histories_go_on_together_as_each_would_alone(field
 
 def test_who_never_took_part_begins_with_zeros_whatever_stands_there():
     config = Config(**KINDS["adam"], optimizer_state="persist")
-    carried = {"moments": np.full((2, 2, 3), np.nan, np.float32), "steps": np.array([0, 7])}
-    carried["moments"][1] = 2
-    moments = optimizer_state(resume_optimizer(config, 0.1, carried, (2, 3), CPU))["moments"]
-    assert moments.tolist() == [[[0.0] * 3] * 2, [[2.0] * 3] * 2]
+    carried = {"moments": np.full((3, 2, 3), np.nan, np.float32), "steps": np.array([0, 7, 7])}
+    carried["moments"][1], carried["moments"][2, 0] = 2, 2  # and who diverged once, whose update counted as none
+    resumed = optimizer_state(resume_optimizer(config, 0.1, carried, (3, 3), CPU))
+    assert resumed["moments"].tolist() == [[[0.0] * 3] * 2, [[2.0] * 3] * 2, [[0.0] * 3] * 2]
+    assert resumed["steps"].tolist() == [0, 7, 0]

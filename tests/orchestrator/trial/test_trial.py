@@ -210,12 +210,9 @@ def test_a_single_model_that_is_seldom_tested_can_be_attacked_in_between(tmp_pat
     assert table(trial, "rounds")["accuracy"][:-1] == [None] * 3
     assert set(table(trial, "attacks")["round"]) == {1, 2, 3, 4}
     one = given(4, evaluate_every=2, clustering=clustered("ifca", clusters=1, restarts=2, restart_rounds=2))
-    assert table(finished(opened(one, tmp_path / "one")), "rounds")["round"] == [
-        0,
-        1,
-        2,
-        3,
-    ]  # no initializations to compare
+    trial = finished(opened(one, tmp_path / "one"))
+    assert table(trial, "rounds")["round"] == [0, 1, 2, 3]  # no initializations to compare
+    assert set(table(trial, "clients")["choice_cost"]) == {None}, "not measured, and not 0 or that of an earlier round"
 
 
 def test_what_left_off_initializations_spent_stays_in_the_account(tmp_path):
