@@ -51,7 +51,7 @@ class ShadowJob:
     seed: int  # of everything random
     role: Role = "shadow"  # which trains the attack; a "probe" shows how well the attack does without any client's data
     # [rounds, clients] who trains in which round of the shadow federation, so that each member is trained on as those of
-    # the attacked model are; None: as the run samples clients.
+    # the attacked model are; None: all, always.
     took_part: Bools | None = None
 
     def key(self, extra: str) -> str:
@@ -192,7 +192,9 @@ def _train_federations(
     imitations = [_imitation(job, own[: len(job.members)], data) for job, own in zip(jobs, queries, strict=True)]
     streams = [partial(stream, job.seed) for job in jobs]
     start = RoundState(**unpacked(load(begun[0].state.tobytes()))) if begun else None
-    state = train_one_each(run, imitations, network, jobs[0].rounds, streams, jobs[0].took_part, start)
+    everybody = np.ones((jobs[0].rounds, len(jobs[0].sizes)), bool)  # whoever the run could have drawn
+    present = everybody if jobs[0].took_part is None else jobs[0].took_part
+    state = train_one_each(run, imitations, network, jobs[0].rounds, streams, present, start)
     return state.models, np.frombuffer(save(packed(state)), np.uint8)
 
 

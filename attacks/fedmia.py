@@ -236,7 +236,9 @@ def _exposure(config: Config, queries: Queries, sums: dict[str, NDArray[Any]]) -
         of_clients = [(name, columns[:3, clients], 0.5)]
         if not np.isnan(rates).all():
             wilson = disparity.wilson(rates * trials, trials)
-            of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), null))
+            # Means over fewer rounds spread more: at one threshold for all, such clients pass more often by chance.
+            chance = NAN if np.ptp(sums["rounds"][clients]) else null
+            of_clients.append(("tpr_at_1_fpr", np.stack([rates, *wilson]), chance))
         for metric, ends, chance in of_clients:
             for client, (value, low, high) in zip(clients.tolist(), ends.T.tolist(), strict=True):
                 measures.append(Measure(f"client_{client}", metric, value, low, high, chance))

@@ -165,8 +165,10 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     traced[clients] = np.where(u.any(axis=1), (u * found).sum(axis=1), NAN)
     counting = np.maximum(np.count_nonzero(u, axis=1), 1)  # a client without any is NaN
     bounds = (end.tolist() for end in wilson(traced[clients] * counting, counting))
+    # Means over fewer rounds spread more: at one threshold for all, such clients pass more often by chance.
+    chance = NAN if np.ptp(sums["rounds"][clients]) else null["traced"]
     for client, low, high in zip(clients.tolist(), *bounds, strict=True):
-        rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, null["traced"]))
+        rows.append(Measure(f"client_{client}", "traced", float(traced[client]), low, high, chance))
     return Exposure(named, {"two_stage_traced": traced}, tuple(rows), kept=sums)
 
 
@@ -243,9 +245,11 @@ def intervals(fpr: float, false: float, sides: Sides, rng: np.random.Generator) 
         if again.u.any() and again.w.any():
             drawn.append(list(rates(fpr, false, again).values()))
     ends, z = {}, float(stdtrit(2 * false * (sides.worth + 1), 0.975))
+    everyone, flagged = sides.u > 0, (sides.u > 0) & (sides.members > sides.threshold(fpr))
     for (name, value), draws in zip(rates(fpr, false, sides).items(), np.array(drawn).T, strict=True):
         variance = float(np.nanvar(draws)) if not np.isnan(draws).all() else NAN
-        worth = value * (1 - value) / variance if variance > ROUNDING and 0 < value < 1 else np.count_nonzero(sides.u)
+        most = int((everyone if name in ("traced", "apart", "tpr") else flagged).sum())  # members that it is a share of
+        worth = value * (1 - value) / variance if variance > ROUNDING and 0 < value < 1 else max(most, 1)
         low, high = wilson(value * worth, worth, z)
         ends[name] = float(low), float(high)
     return ends

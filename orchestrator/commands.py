@@ -96,6 +96,10 @@ class Work:
         """The trials that still have to run."""
         return self.earlier.remaining(self.trials)
 
+    def earlier_sentences(self) -> list[str]:
+        """What is said of earlier results: nothing while their number is secret."""
+        return self.earlier.sentences(len(self.trials), bool(self.search)) if self.secret is None else []
+
     def ahead(self) -> list[TrialSpec]:
         """Stand-ins for the trials that a search has not drawn yet."""
         return self.search.ahead() if self.search else []
@@ -117,7 +121,7 @@ def run_sweep(sweep: Sweep, choices: Choices) -> int:
     ahead = work.ahead()
     overview = planned(sweep, [*work.trials, *ahead], [*work.missing(), *ahead], work.place)
     again = [f"{damage}: a run would set its trial aside and run it again" for damage in work.earlier.damaged.values()]
-    Console(highlight=False).print(*work.earlier.sentences(len(work.trials)), *again, overview, sep="\n")
+    Console(highlight=False).print(*work.earlier_sentences(), *again, overview, sep="\n")
     return FINISHED
 
 
@@ -215,7 +219,7 @@ def execute(work: Work) -> int:
     missing = work.missing()
     total = len(missing) + len(work.ahead())
     screen = Screen(total if work.secret is None else 0)
-    for sentence in end_orphans() + work.earlier.sentences(len(work.trials)):
+    for sentence in end_orphans() + work.earlier_sentences():
         screen.say(sentence)
     if total:
         return _on_ray(work, missing, screen)

@@ -331,10 +331,8 @@ def test_what_a_move_tells_the_server() -> Iterator[str]:
         cells = [f"{(own['moved_minority'] + own['moved_majority']).mean():.1f}"]
         for gain in ("choice_group_gain", "choice_tolerance_gain"):
             cells.append(f"{shown(own[gain])} ({own[f'{gain}_null'].mean():.3f})".replace("-", "−"))
-        cells += [
-            shown(own[f"choice_{bits}_bits"]) if own[f"choice_{bits}_bits"].any() else "0"
-            for bits in ("tolerance", "beta")
-        ]
+        bits = own["choice_beta_bits"]
+        cells += [shown(own["choice_tolerance_bits"]), shown(bits) if bits.any() else "0"]
         yield f"| {name} | {' | '.join(cells)} |"
     ifca, mir, capped, random, control = rules.values()
 
@@ -345,14 +343,14 @@ def test_what_a_move_tells_the_server() -> Iterator[str]:
     yield f"reveal at most {shown(mir['choice_beta_bits'])} bits"
     yield f"guessed more often by {with_p('tolerance_gain', mir, random)}"
     yield f"with the cap by {with_p('tolerance_gain', capped, control)}"
-    found = [
-        differences(*pair, f"choice_tolerance_{one}")
-        for pair in ((mir, random), (capped, control))
-        for one in ("gain", "bits")
-    ]
-    bits, p = found[1], [paired_test(one) for one in found]
-    assert min(p) == p[1]
-    yield f"and there are {signed(bits).removeprefix('+')} bits more (p = {p[1]:.2f}, the smallest of four)"
+    yield f"there are {with_p('tolerance_bits', mir, random)[:-1]}, the smallest of four)".replace(
+        " (p", " bits more (p"
+    )
+    least, *others = (
+        paired_test(differences(*pair, f"choice_tolerance_{one}"))
+        for one in ("bits", "gain") for pair in ((mir, random), (capped, control))
+    )  # fmt: skip
+    assert least < min(others)
     yield f"has a gain of {shown(ifca['choice_tolerance_gain'])}: chance"
     yield f"it changes them by {with_p('beta_bits', capped, mir)}"
     yield f"differs from IFCA's by {signed(differences(mir, ifca, 'choice_group_gain'))} here"

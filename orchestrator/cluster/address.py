@@ -18,7 +18,6 @@ from pathlib import Path
 
 LOCAL, AUTO = "local", "auto"
 ANSWER_SECONDS = 5.0  # for a connection, and for the first bytes that come back
-CLIENT = "ray://"
 LONGEST = 4096  # bytes of an address
 ALONE = "--address local starts Ray on this machine"
 JOIN = "--address HOST:PORT joins the cluster that it names"
@@ -109,15 +108,13 @@ def _own_text(file: Path) -> str:
 def _reach(address: str, origin: str) -> None:
     """Make sure that a Ray answers at ``address``. Raises ClusterError with a sentence that names ``origin``."""
     where = address if origin == "--address" else f"{address} ({origin})"
-    if address.startswith(("http://", "https://")):
+    if address.startswith(("http://", "https://", "ray://")):
         raise ClusterError(
-            f"{where} is where jobs are submitted (`ray job submit`); a cluster is joined at HOST:PORT, as `ray start` says it"
+            f"{where} is for jobs (`ray job submit`) or Ray's client; a cluster is joined at HOST:PORT, as `ray start` says it"
         )
-    host, colon, port = address.removeprefix(CLIENT).rpartition(":")
+    host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ClusterError(
-            f"{where} is no address of a Ray cluster: HOST:PORT, {CLIENT}HOST:PORT, {AUTO!r} or {LOCAL!r}"
-        )
+        raise ClusterError(f"{where} is no address of a Ray cluster: HOST:PORT, {AUTO!r} or {LOCAL!r}")
     try:
         is_ray = _speaks(host.strip("[]"), int(port))
     except (OSError, UnicodeError) as error:  # the latter of a host's name that cannot be encoded

@@ -132,11 +132,12 @@ class Earlier:
         over = self.complete - self.again()
         return [trial for trial in trials if trial.id not in over]
 
-    def sentences(self, total: int) -> list[str]:
-        """Say what the earlier results of the sweep's ``total`` trials are, before anything runs."""
+    def sentences(self, total: int, search: bool = False) -> list[str]:
+        """Say what the earlier results of the sweep's ``total`` trials are, before anything runs; a ``search`` repeats none."""
         sentences = []
         if self.changed:
-            then = "and run again" if self.repeat else "and their results stand; --repeat-changed runs them again"
+            option = "" if search else "; --repeat-changed runs them again"
+            then = "and run again" if self.repeat else f"and their results stand{option}"
             sentences.append(f"{len(self.changed)} of {total} trials ran with {_other(self.changed)} {then}")
         if self.begun:
             other = _other(self.begun)

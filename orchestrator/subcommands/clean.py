@@ -50,7 +50,7 @@ def execute(options: argparse.Namespace) -> int:
             with suppress(FileNotFoundError):  # a run may be at work, and rename files
                 size += file.lstat().st_size if not file.is_dir() else 0
         print(f"{sweep.name:{width}}  {len(list(sweep.cache.iterdir())):>6} entries  {size / 1e6:>8.1f} MB")
-    if not options.yes and sys.stdin.isatty():
+    if not options.yes and sys.stdin and sys.stdin.isatty():
         print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
         with suppress(EOFError):
             options.yes = input("Delete it? [y/N] ").strip().lower() in ("y", "yes")

@@ -27,13 +27,15 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.config.errors import refusal
     from orchestrator.results.sweeps import sweeps_in
     from orchestrator.tracking.labels import view_link
-    from orchestrator.tracking.store import connect, named_server, reason, server
+    from orchestrator.tracking.store import connect, named_server, reason, server, without_password
     from orchestrator.tracking.sync import SWEEP, TRIAL
     from orchestrator.tracking.tracker import fill
 
     if named := named_server(None):
-        raise refusal(f"the MLflow server at {named} has pages of its own: open that address", "ui")
-    sweeps_in(options.results)
+        raise refusal(
+            f"MLFLOW_TRACKING_URI names {without_password(named)}: open that server, or unset the variable", "ui"
+        )
+    results = sweeps_in(options.results.absolute())[0].path.parent
     place = f"{options.host}:{options.port}"
     try:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
@@ -41,11 +43,11 @@ def execute(options: argparse.Namespace) -> int:
     except (OSError, OverflowError) as error:
         raise refusal(f"{place}: {error}; --port takes another one", "ui") from error
     try:
-        argv, environment = server(options.results, options.port, options.host)
+        argv, environment = server(results, options.port, options.host)
         print("starting MLflow", flush=True)
-        for sentence in fill(options.results):
+        for sentence in fill(results):
             print(sentence, flush=True)
-        client = connect(options.results)
+        client = connect(results)
         experiments = [experiment for experiment in client.search_experiments() if SWEEP in experiment.tags]
         latest = [experiment.experiment_id for experiment in experiments[:1]]
         runs = client.search_runs(latest, order_by=["attributes.start_time ASC"])  # the sweep's own begins first

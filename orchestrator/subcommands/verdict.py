@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 HELP = "say which published claims the results support, by one rule for all results"
@@ -30,8 +31,8 @@ def execute(options: argparse.Namespace) -> int:
     from orchestrator.report.numbers import markdown as numbers_page
     from orchestrator.report.verdicts import as_json, forest, markdown, verdicts
 
-    if options.output and options.output.is_file():
-        raise refusal(f"{options.output} is a file; name a folder", "--output")
+    if options.output and os.path.lexists(options.output) and not options.output.is_dir():
+        raise refusal(f"{options.output} is no folder; name one", "--output")
     trials, notes = read_trials(options.results)
     judged, compared, sources = verdicts(trials), numbers(trials), [str(path) for path in options.results]
     text = markdown(judged, notes, sources, counted(compared))

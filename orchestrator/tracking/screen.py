@@ -62,7 +62,7 @@ class Screen:
 
     def __init__(self, total: int, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.total, self.clock = total, clock
-        width = None if sys.stdout.isatty() else PLAIN_WIDTH
+        width = None if sys.stdout and sys.stdout.isatty() else PLAIN_WIDTH
         self.console = console or Console(width=width, highlight=False, force_jupyter=False)
         self.trials: dict[str, ScreenTrial] = {}
         self.names: set[str] = set()  # all metrics that any trial has measured so far

@@ -82,7 +82,12 @@ class MlflowSweep:
             records[trial]["metrics"] = planned | (records[trial].get("metrics") or {})
         runs, manifest = self._runs(), content_hash(folder)
         parent = self._parent(runs)
-        stale = [trial for trial, record in records.items() if not _is_logged(runs, trial, record["manifest"])]
+        stale = [
+            trial
+            for trial, record in records.items()
+            if not _is_logged(runs, trial, record["manifest"])
+            or not {key[:NAME_LENGTH] for key in values[trial]} <= runs[trial][0].data.params.keys()  # now swept, too
+        ]
         for trial in stale:
             content = projection.project_trial(folder, records[trial], trial, values[trial], self.experiment)
             self._log(runs.get(trial, ()), content, {TRIAL: trial, PARENT: parent}, live.get(trial))

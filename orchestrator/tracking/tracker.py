@@ -86,7 +86,7 @@ class Tracker:
         self._thread.start()
 
     def on_planned(self, trial: str, title: str, run: dict[str, Any], swept: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._planned[trial] = run, swept
+        self._planned[trial] = run, {key: value for key, value in swept.items() if value is not None}
 
     def on_started(self, trial: str) -> None:
         self._events.put(("start", trial, None))
@@ -140,10 +140,10 @@ class Tracker:
                 self._sweep, self.trouble = None, reason(error)
                 self._live.clear()
                 self._tell(AWAY.format(self.where, self.trouble))
-                if any(kind == "finish" for kind, *_ in events):
-                    if failures >= ATTEMPTS:
-                        self._done.set()
-                    self._events.put(("finish", "", None))
+                if failures >= ATTEMPTS and any(kind == "finish" for kind, *_ in events):
+                    self._done.set()
+                for event in (event for event in events if event[0] in ("end", "finish")):
+                    self._events.put(event)
                 time.sleep(min(0.5 * 2.0 ** min(failures, 10), LONGEST_PAUSE))
 
     def _send(self, events: Sequence[tuple[str, str, Any]]) -> None:

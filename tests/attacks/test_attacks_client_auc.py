@@ -61,6 +61,7 @@ def test_exchangeable_records_are_at_a_half_within_the_intervals_and_as_unequal_
     for name, of in (("cov", disparity.cov), ("eod", disparity.eod), ("auc_max", np.max)):
         difference = np.array([of(one.auc) for one in drawn]).mean() - np.mean([one[name] for one in nulls])
         assert difference == pytest.approx(0, abs=0.07 * np.mean([one[name] for one in nulls])), name
+    assert by_chance(0.3, 0.15, 3)["cov"] < 0.5  # although a mean of three that are drawn may be below 0
     variations = [disparity.cov(one.auc) for one in drawn]
     assert np.mean([one["fi"] for one in nulls]) == pytest.approx(
         np.mean([1 / (1 + v**2) for v in variations]), abs=2e-3

@@ -153,6 +153,9 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
     later = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4, 0])), [1, 4, 0], found.kept)
     assert later.kept["rounds"].tolist() == [2, 1, 1, 1, 1, 1]
     assert not np.isnan(later.clients["fedmia_auc"]).any()
+    assert {str(one.chance) for one in later.measures if one.metric == "tpr_at_1_fpr"} == {
+        "nan"
+    }  # of one and two rounds
     few = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4], found.kept)
     assert few.metrics == found.metrics  # two clients are no world for each other
     nobody = concluded(ALL, noise, observe(ALL, seen_by(noise, network, experts, [1, 4])), [1, 4])

@@ -59,6 +59,11 @@ def test_rounds_are_averaged_and_nothing_is_changed_in_place(noise, network, exp
     first = conclude(CONFIG, SeenRound(noise, but_one, EVERYONE[:-1], 0, fixed, {}))
     assert np.isnan(first.clients["two_stage_traced"]).tolist() == [False] * (CLIENTS - 1) + [True]
     assert {one.subject for one in first.measures} == {"clients", *(f"client_{i}" for i in range(CLIENTS - 1))}
+    then = conclude(
+        CONFIG, SeenRound(noise, observed, EVERYONE, 1, fixed, first.kept)
+    )  # the last one's means are of fewer
+    chances = {one.subject: one.chance for one in then.measures if one.metric == "traced"}
+    assert chances.pop("clients") > 0 and len(chances) == CLIENTS and np.isnan([*chances.values()]).all()
     of_two = SeenRound(noise, {name: values[:2] for name, values in empty.items()}, EVERYONE[:2], 1, fixed, once.kept)
     assert conclude(CONFIG, of_two).kept["rounds"].tolist() == [[1.0]] * CLIENTS
 
@@ -130,6 +135,8 @@ def test_rates_by_hand():
     assert {name: values[name] for name in expected} == pytest.approx(expected)
     nothing = rates(0.25, 0.4, replace(sides, members=np.zeros((2, 2))))
     assert nothing["traced"] == nothing["precision_50"] == 0 and np.isnan(nothing["sia"])
+    none = two_stage.intervals(0.25, 0.4, replace(sides, right=np.zeros((2, 2), bool)), np.random.default_rng(0))
+    assert none["sia"][1] > none["traced"][1], "none of three that are flagged says less than none of four"
     # With the transforms of two clients, of whom both say the same, four non-members are no more than four.
     twice = replace(sides, others=np.tile(sides.others, 2), w=np.ones(8), example=np.tile(sides.example, 2))
     ends = [two_stage.intervals(0.25, 0.4, one, np.random.default_rng(0)) for one in (sides, twice)]
@@ -187,8 +194,7 @@ def test_rates_that_cannot_be_seen_and_labels_in_common_with_nobody(noise, netwo
     for client in EVERYONE.tolist():
         (one,) = (one for one in found.measures if one.subject == f"client_{client}")
         count = int((train.y[client * EACH : (client + 1) * EACH] == 1).sum())
-        ends = tuple(float(end) for end in wilson(one.value * count, count))
-        assert (one.low, one.high) == pytest.approx(ends) and 0 < count < 12
+        assert [one.low, one.high] == pytest.approx(np.array(wilson(one.value * count, count))) and 0 < count < 12
 
 
 def test_the_lowest_loss_is_compared_with_no_references_and_center_is_refused_beside_it(noise):

@@ -80,9 +80,8 @@ def test_signs_between_columns_and_in_numbers_are_noticed_and_the_source_reads_t
         for name, one in (("comma.csv", result), ("point.csv", plain))
     )
     assert comma.tobytes() == point.tobytes()
-    long = pa.table(columns()).to_pandas().assign(note=["x" * 150_000] + ["short"] * (len(table) - 1))
-    long.to_csv(tmp_path / "long.csv", index=False)  # a cell longer than the csv module reads
-    assert look(tmp_path / "long.csv").fields["label"] == "outcome"
+    table.assign(note=["x" * 150_000] + ["short"] * (ROWS - 1)).to_csv(tmp_path / "long.csv", index=False)
+    assert look(tmp_path / "long.csv").fields["label"] == "outcome"  # a cell longer than the csv module reads
 
 
 def test_columns_that_are_no_features_are_left_out_with_the_reason(tmp_path):

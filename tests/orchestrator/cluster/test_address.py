@@ -128,10 +128,11 @@ def test_a_server_that_says_nothing_or_accepts_nobody_is_given_up(backlog, monke
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("ray://127.0.0.1:{}", "connection refused; --address local starts Ray on this machine"),
+        ("127.0.0.1:{}", "connection refused; --address local starts Ray on this machine"),
+        ("ray://127.0.0.1:{}", "a cluster is joined at HOST:PORT"),
         ("nowhere.invalid:6379", "no Ray cluster answers at nowhere.invalid:6379"),
         (f"{'a' * 64}.example:6379", "no Ray cluster answers at a"),
-        ("http://head:8265", r"http://head:8265 \(RAY_ADDRESS\) is where jobs are submitted"),
+        ("http://head:8265", r"http://head:8265 \(RAY_ADDRESS\) is for jobs"),
         *(
             (no, "is no address of a Ray cluster")
             for no in ("head", "head:", ":6379", "head:port", "head:0", "head:70000")

@@ -152,6 +152,15 @@ def test_a_changed_trial_replaces_its_run_and_no_other(folder):
     assert sorted(table["id"].to_pylist()) == sorted(TRIALS)
 
 
+def test_what_is_swept_only_later_is_told_of_earlier_trials_too(folder):
+    plan = [{"id": trial, "data.name": "digits", **swept} for trial, swept in TRIALS.items()]
+    sweeps.write_sweep(folder, NAME, SWEEP, plan, ["seed"])
+    synced(folder)
+    write_sweep(folder)
+    assert (synced(folder), synced(folder)) == (4, 0)
+    assert {run.data.tags["setting"] for trial, run in Held(folder).runs.items() if trial} == {"ifca", "ifca_mir"}
+
+
 def test_what_is_not_ours_is_left_alone(folder):
     client = connect(folder.path.parent)
     place = "file:///data/team/mlartifacts/other"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from orchestrator.tracking import tracker as tracking
@@ -86,10 +88,15 @@ def test_a_server_that_is_away_stops_nothing_and_is_told_all_later(folder, monke
     run(folder, own)
     assert not own.finish(SECONDS) and own.trouble == "connection refused"
     assert len(said) == 1 and said[0].startswith("MLflow cannot be used now")
-    away[0] = False
-    again = tracker(folder)
-    assert again.finish(SECONDS)
+    own = tracker(folder, say=said.append)
+    run(folder, own, ("ifca0",))
+    while len(said) == 1:
+        time.sleep(0.01)
+    away[0] = False  # what ended meanwhile is sent without a further event
+    while own.trouble:
+        time.sleep(0.01)
     assert Held(folder).points("ifca0")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert tracker(folder).finish(SECONDS) and Held(folder).runs.keys() == {"", *TRIALS}
 
 
 def test_a_store_that_is_none_is_named_with_the_remedy(folder):
