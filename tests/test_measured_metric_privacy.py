@@ -147,7 +147,7 @@ def test_twenty_rounds_of_other_strategies() -> Iterator[str]:
     none, *noisy = (both["fedmedian", name][0] for name in ("none", "metric_privacy", "global_dp"))
     (theirs, ours), (their_more, more) = ([a - b for a, b in zip(none, cell, strict=True)] for cell in noisy)
     lost = f"The clients lose {ours:.3f} and {more:.3f} in the last five rounds"
-    yield f"{lost} (one seed), where {theirs:.3f} and {their_more:.3f} are printed"
+    yield f"{lost}, where {theirs:.3f} and {their_more:.3f} are printed"
     rounds = rounds[0]
     rounds = rounds[rounds["aggregation.name"] == "fedavgm"].sort_values("round").groupby("privacy.name")
     last, noise = rounds["accuracy"].last(), rounds["noise_std"].mean()

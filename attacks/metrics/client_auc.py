@@ -212,7 +212,7 @@ def by_chance(mean: float, apart: float, clients: int) -> dict[str, float]:
     means, deviations, least, largest = _standard(clients)
     low, high = (np.clip(mean + apart * ends, 0, 1) for ends in (least, largest))
     variations = apart * deviations / np.maximum(mean + apart * means, np.finfo(np.float64).tiny)
-    variations = np.minimum(variations, np.sqrt(max(clients - 1, 0)))  # more than n numbers, none below 0, cannot have
+    variations = np.minimum(variations, np.sqrt(max(clients - 1, 0)))  # the most that n numbers, none below 0, can have
     return {
         "auc_max": float(high.mean()),
         "cov": float(variations.mean()),

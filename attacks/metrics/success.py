@@ -13,7 +13,8 @@ An estimate is never below 0, so that an attack that guesses has one above 0 on 
                      members are above the (k + 1)-th highest of n non-members, k = floor(limit n)
 
 The false positive rate is the expected one of that threshold (`attacks.metrics.membership.tpr_by_chance`), not the
-limit, which is only what is seen. Scores are taken to be all different; ties lower what guessing gives.
+limit, which is only what is seen. Scores are taken to be all different; ties lower what guessing gives. Where labels may tell
+of membership (`Success.draws`), it is the mean over 50 exchanges of who is a member among a label's examples instead.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from orchestrator import FINISHED
@@ -35,7 +36,7 @@ def execute(options: argparse.Namespace) -> int:
         raise refusal(
             f"MLFLOW_TRACKING_URI names {without_password(named)}: open that server, or unset the variable", "ui"
         )
-    results = sweeps_in(options.results.absolute())[0].path.parent
+    results = sweeps_in(Path(os.path.abspath(options.results)))[0].path.parent
     place = f"{options.host}:{options.port}"
     try:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET

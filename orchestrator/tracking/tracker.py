@@ -137,12 +137,14 @@ class Tracker:
                 failures, self.trouble = 0, ""
             except Exception as error:  # no error here may stop the training
                 failures += 1
+                answers = self._sweep is not None  # then it is the trial that MLflow does not take
                 self._sweep, self.trouble = None, reason(error)
                 self._live.clear()
                 self._tell(AWAY.format(self.where, self.trouble))
                 if failures >= ATTEMPTS and any(kind == "finish" for kind, *_ in events):
                     self._done.set()
-                for event in (event for event in events if event[0] in ("end", "finish")):
+                again = ("finish",) if answers and failures >= ATTEMPTS else ("end", "finish")
+                for event in (event for event in events if event[0] in again):
                     self._events.put(event)
                 time.sleep(min(0.5 * 2.0 ** min(failures, 10), LONGEST_PAUSE))
 

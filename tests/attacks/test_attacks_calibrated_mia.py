@@ -304,9 +304,8 @@ def test_examples_of_other_people_are_held_back_for_nobody_but_a_clients_own_are
     own = replace(strangers, nonmember_owner=np.arange(len(strangers.nonmembers)) % CLIENTS)
     pool = pool_of("auto", own, stream)
     held_back = pool.examples.x[~pool.trained]
-    assert len(held_back) > 60 and len(sorted_rows(np.concatenate([held_back, own.nonmembers.x]))) == len(
-        own.nonmembers
-    )
+    assert len(held_back) > 60
+    assert len(sorted_rows(np.concatenate([held_back, own.nonmembers.x]))) == len(own.nonmembers)
 
 
 def test_what_is_too_small_to_halve_or_to_match_is_refused():

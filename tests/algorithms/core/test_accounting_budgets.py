@@ -40,9 +40,8 @@ def test_no_noise_reaches_a_target_that_is_no_number_above_zero(target):
     ("target", "delta", "z"), [(1e-9, 1e-5, 178404.0), (1e-3, 0.05, 35.3242), (1e-3, 0.3, 5.79604)]
 )
 def test_a_target_beyond_which_an_account_is_exactly_zero(target, delta, z):
-    assert calibrate(lambda noise: epsilon([PrivacyEvent(noise)] * 20, delta, ADD), target, 1e6) == pytest.approx(
-        z, rel=1e-5
-    )
+    found = calibrate(lambda noise: epsilon([PrivacyEvent(noise)] * 20, delta, ADD), target, 1e6)
+    assert found == pytest.approx(z, rel=1e-5)
 
 
 def test_what_no_noise_within_its_range_reaches_is_not_found():
@@ -102,9 +101,8 @@ def test_the_renyi_divergence_of_a_search_follows_from_the_theorem():
     assert divergence(20.0) == pytest.approx(6.04346, abs=5e-6)
     # Canonne, Kamath and Steinke 2020, proposition 12: from Renyi divergences to epsilon.
     bounds = divergence(orders) + np.log1p(-1 / orders) - np.log(DELTA * orders) / (orders - 1)
-    assert epsilon_of_search([PrivacyEvent(8.0)] * 20, DELTA, ADD, "geometric", mean) == pytest.approx(
-        bounds.min(), rel=2e-3
-    )
+    found = epsilon_of_search([PrivacyEvent(8.0)] * 20, DELTA, ADD, "geometric", mean)
+    assert found == pytest.approx(bounds.min(), rel=2e-3)
 
 
 @pytest.mark.parametrize(("mean", "z"), [(10, 19.246), (40, 22.420)])

@@ -37,8 +37,7 @@ def test_active_adds_its_gradient_to_that_of_the_plain_loss(config, mu):
     loss = fedprox.loss(config, forward, own, x, y, {"sent": sent})
     empirical = plain.loss(plain.Config(), forward, own, x, y, {})
     gradients, expected = (torch.autograd.grad(each, list(own.values())) for each in (loss, empirical))
-    assert loss.item() == pytest.approx(
-        empirical.item() + mu / 2 * sum(each.numel() for each in own.values()), rel=1e-5
-    )
+    proximal = mu / 2 * sum(each.numel() for each in own.values())
+    assert loss.item() == pytest.approx(empirical.item() + proximal, rel=1e-5)
     for gradient, base in zip(gradients, expected, strict=True):
         torch.testing.assert_close(gradient, base + mu, rtol=1e-5 if mu else 0, atol=1e-5 if mu else 0)

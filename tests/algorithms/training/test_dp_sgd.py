@@ -29,9 +29,8 @@ def a_net(module: Any = mlp, shape: tuple[int, ...] = (6,), **fields: Any) -> Ne
 
 def examples(n: int, shape: tuple[int, ...] = (6,)) -> tuple[torch.Tensor, torch.Tensor]:
     rng = np.random.default_rng(n)
-    return torch.from_numpy(rng.normal(size=(n, *shape)).astype(np.float32)), torch.from_numpy(
-        rng.integers(0, CLASSES, n)
-    )
+    x = rng.normal(size=(n, *shape)).astype(np.float32)
+    return torch.from_numpy(x), torch.from_numpy(rng.integers(0, CLASSES, n))
 
 
 def gradient(network: Network, x: Any, y: Any, config: Config, seed: int = 0, of: int = 20) -> tuple[np.ndarray, float]:
@@ -147,9 +146,8 @@ def test_under_poisson_every_example_joins_every_lot_independently():
 def test_under_poisson_a_lot_is_divided_by_its_expected_size():
     network, (x, y) = a_net(hidden=(64, 40)), examples(3)
     config = Config(clip=1.5, batch_size=10, sampling="poisson", **SILENT)
-    np.testing.assert_allclose(
-        gradient(network, x, y, config, of=25)[0], by_hand(network, x, y, 1.5)[0] / (25 / 3), atol=1e-6
-    )
+    expected = by_hand(network, x, y, 1.5)[0] / (25 / 3)
+    np.testing.assert_allclose(gradient(network, x, y, config, of=25)[0], expected, atol=1e-6)
     noisy = config.model_copy(update={"noise_multiplier": 1.0})
     noise, loss = gradient(network, x[:0], y[:0], noisy, of=25)
     assert loss == 0

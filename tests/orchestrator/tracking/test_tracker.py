@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from orchestrator.tracking import projection
 from orchestrator.tracking import tracker as tracking
 from orchestrator.tracking.tracker import Tracker
 from tests.support.tracked import NAME, RUN, TRIALS, Held, empty_store, finals, folder, rows, write_sweep, write_trial
@@ -24,6 +25,13 @@ def tracker(folder, **options) -> Tracker:
     begun = Tracker(folder.path.parent, NAME, say=options.pop("say", print), **options)
     begun.begin()
     return begun
+
+
+def waited(what) -> None:
+    end = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def run(folder, own: Tracker, trials=tuple(TRIALS), ends: bool = True) -> None:
@@ -90,13 +98,22 @@ def test_a_server_that_is_away_stops_nothing_and_is_told_all_later(folder, monke
     assert len(said) == 1 and said[0].startswith("MLflow cannot be used now")
     own = tracker(folder, say=said.append)
     run(folder, own, ("ifca0",))
-    while len(said) == 1:
-        time.sleep(0.01)
+    waited(lambda: own.trouble)
     away[0] = False  # what ended meanwhile is sent without a further event
-    while own.trouble:
-        time.sleep(0.01)
+    waited(lambda: not own.trouble)
     assert Held(folder).points("ifca0")["run/round"] == [(1, 1.0), (2, 2.0), (3, 3.0)]
     assert tracker(folder).finish(SECONDS) and Held(folder).runs.keys() == {"", *TRIALS}
+
+
+def test_a_trial_that_mlflow_does_not_take_holds_up_no_other_for_long(folder, monkeypatch):
+    real = projection.project_trial
+    monkeypatch.setattr(projection, "project_trial", lambda *given: {}[0] if given[2] == "ifca0" else real(*given))
+    own = tracker(folder)
+    run(folder, own, ("ifca0",))
+    waited(lambda: own.trouble)
+    time.sleep(0.5)  # three attempts
+    run(folder, own, ("ifca1",))
+    waited(lambda: "ifca1" in Held(folder).runs and "attack/sia_mean" in Held(folder).runs["ifca1"].data.metrics)
 
 
 def test_a_store_that_is_none_is_named_with_the_remedy(folder):
