@@ -83,12 +83,9 @@ def test_finp_tables() -> Iterator[str]:
         yield f"| {label} | {' | '.join(values)} | {shown(own['loss_cov'], 2)} |"
     for label, cells in finp_changes(trials).items():
         yield f"| {label} | {' | '.join(change + '*' * significant for change, significant in cells.values())} |"
-    timed = measured("finp_timing_20")
-    alone, pca, ala = (shown(times_as_long(timed, label), 1) for label in ("FinP_client", "FinP (PCA)", "FinP (ALA)"))
-    yield f"{alone} times as long as FedAvg's with the penalty alone, {pca} with PCA and {ala} with ALA weights"
-    whole = measured("finp_timing_all")
-    alone, pca, ala = (shown(times_as_long(whole, label), 1) for label in ("FinP_client", "FinP (PCA)", "FinP (ALA)"))
-    yield f"it is {alone} times with the penalty alone, {pca} with PCA and {ala} with ALA weights"
+    for name, begin, than in (("finp_timing_20", "", " as long as FedAvg's"), ("finp_timing_all", "it is ", "")):
+        alone, pca, ala = (shown(times_as_long(measured(name), label), 1) for label in PENALIZED)
+        yield f"{begin}{alone} times{than} with the penalty alone, {pca} with PCA and {ala} with ALA weights"
     latest = trials[trials["seed"] >= 52]
     pca, ala = (shown(times_as_long(latest, label), 1) for label in ("FinP (PCA)", "FinP (ALA)"))
     yield f"With the attack in both, it is {pca} times with PCA and {ala} with ALA weights"

@@ -70,10 +70,9 @@ class Success:
         """
         comparisons, sizes = self.members * self.nonmembers, (self.members, self.nonmembers)
         estimate = estimate_of_auc(self.values["auc"], *self.ranges["auc"], comparisons=comparisons)
-        by_chance = epsilon_of_auc_by_chance(*sizes)
-        if "auc" in self.draws and not np.isnan(self.values["auc"]):
-            by_chance = float(_of_aucs(self.draws["auc"], comparisons).mean())
-        estimates = {"epsilon_record": (estimate, by_chance)}
+        drawn = "auc" in self.draws and not np.isnan(self.values["auc"])
+        chance = float(_of_aucs(self.draws["auc"], comparisons).mean()) if drawn else epsilon_of_auc_by_chance(*sizes)
+        estimates = {"epsilon_record": (estimate, chance)}
         for name, limit in LIMITS.items():
             if not np.isnan(self.values[name]):
                 rate = tpr_by_chance(self.nonmembers, limit)

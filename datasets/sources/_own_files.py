@@ -219,8 +219,7 @@ def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], names: Sequence[s
     ``names`` [n] are what the examples are called in a message; None: by their row. Raises DataError if two examples are
     equal, and duplicates are refused.
     """
-    first: dict[Hashable, int] = {}
-    earlier = np.array([first.setdefault(key, row) for row, key in enumerate(keys)])  # the first that is equal
+    earlier = first_equal(keys)
     repeated: Mask = earlier < np.arange(len(earlier))
     if config.duplicates == "refuse" and repeated.any():
         row = int(repeated.argmax())
@@ -231,6 +230,12 @@ def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], names: Sequence[s
             "leave the repetitions out, or keep"
         )
     return ~repeated if config.duplicates == "drop" and repeated.any() else slice(None)
+
+
+def first_equal(keys: Iterable[Hashable]) -> Ints:
+    """Return the first of the examples [n] that each is equal to, by their ``keys`` [n]."""
+    first: dict[Hashable, int] = {}
+    return np.array([first.setdefault(key, row) for row, key in enumerate(keys)], np.int64)
 
 
 def keys(x: NDArray[Any], labels: Iterable[Hashable]) -> Iterator[Hashable]:

@@ -11,7 +11,6 @@ With ``shops``, each customer belongs to one, and the split ``natural`` makes ea
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from pathlib import Path
 
 import numpy as np
@@ -57,10 +56,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     x: Floats = np.empty((config.examples, config.features), np.float32)
     for row in range(config.examples):
         x[row] = prototypes[y[row]] ^ changed[shops[row]] ^ (rng.random(config.features) < config.flips)
-    first: dict[Hashable, int] = {}
-    for row, key in enumerate(own.keys(x, y)):
-        first.setdefault(key, row)
-    kept = np.array([*first.values()])  # without repetitions, which few features have
+    kept = np.unique(own.first_equal(own.keys(x, y)))  # without repetitions, which few features have
     test = np.arange(len(kept)) < round(0.3 * len(kept))
     shoppers = own.owners(f"shop {shop + 1:03d}" for shop in shops[kept]) if config.shops else {}
     classes = tuple(map(str, range(config.classes)))

@@ -159,8 +159,7 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
                 continue
             _look_into(path, f"{PACKAGE}{place}", code)
             parts = code.parts[before:]
-            files = {file for part in parts for file in (part.rglob("[!.]*.py") if part.is_dir() else [part])}
-            for file in sorted(file for file in files if not {"__pycache__", ".ipynb_checkpoints"} & set(file.parts)):
+            for file in sorted({file for part in parts for file in (python_files(part) if part.is_dir() else [part])}):
                 digest.update(f"{file.relative_to(path.parent)}\0".encode() + file.read_bytes() + b"\0")
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -170,6 +169,13 @@ def _collected(paths: tuple[Path, ...]) -> OwnCode:
     code.problems += [f"{file} is no name that Python can import; use letters, digits and '_'" for file in unfit]
     code.state = digest.hexdigest()
     return code
+
+
+def python_files(folder: Path) -> list[Path]:
+    """The Python files below a folder, without what editors and interpreters leave there."""
+    return sorted(
+        file for file in folder.rglob("[!.]*.py") if not {"__pycache__", ".ipynb_checkpoints"} & set(file.parts)
+    )
 
 
 def _look_into(path: Path, package: str, code: OwnCode) -> None:

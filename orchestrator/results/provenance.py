@@ -65,9 +65,7 @@ class Hashes:
     @cached_property
     def _code(self) -> str:
         digest = hashlib.blake2b(own_code.installed().state.encode(), digest_size=8)
-        for path in (file for room in ROOMS for file in sorted((CHECKOUT / room).rglob("[!.]*.py"))):
-            if ".ipynb_checkpoints" in path.parts:
-                continue
+        for path in (file for room in ROOMS for file in own_code.python_files(CHECKOUT / room)):
             digest.update(path.name.encode() + path.read_bytes())
         return digest.hexdigest()
 

@@ -82,12 +82,7 @@ class MlflowSweep:
             records[trial]["metrics"] = planned | (records[trial].get("metrics") or {})
         runs, manifest = self._runs(), content_hash(folder)
         parent = self._parent(runs)
-        stale = [
-            trial
-            for trial, record in records.items()
-            if not _is_logged(runs, trial, record["manifest"])
-            or not {key[:NAME_LENGTH] for key in values[trial]} <= runs[trial][0].data.params.keys()  # now swept, too
-        ]
+        stale = [it for it, record in records.items() if not _is_logged(runs, it, record["manifest"], values[it])]
         for trial in stale:
             content = projection.project_trial(folder, records[trial], trial, values[trial], self.experiment)
             self._log(runs.get(trial, ()), content, {TRIAL: trial, PARENT: parent}, live.get(trial))
@@ -214,10 +209,14 @@ class MlflowSweep:
         return str(former.experiment_id if former else client.create_experiment(name, place, {**self.identity, **KIND}))
 
 
-def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str) -> bool:
-    """Whether MLflow has a trial, or the sweep (""), as its folder is: in one run that has ended, below the sweep's own."""
+def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str, swept: Iterable[str] = ()) -> bool:
+    """Whether MLflow has a trial, or the sweep (""), as its folder is: in one run that has ended, below the sweep's own.
+
+    The run of a trial has all keys that are ``swept``, by now.
+    """
     if trial and len(runs.get(trial, ())) != 1:
         return False
     run, parent = runs[trial][0], runs[""][0].info.run_id
     below = not trial or run.data.tags.get(PARENT) == parent
-    return below and run.data.tags.get(MARK) == manifest and run.info.status != "RUNNING"
+    told = {key[:NAME_LENGTH] for key in swept} <= run.data.params.keys()
+    return below and told and run.data.tags.get(MARK) == manifest and run.info.status != "RUNNING"

@@ -118,10 +118,9 @@ class Saved:
             saved = cls(Log(folder.state, folder.id), begun)
             saved._finish()
             return saved
+        # A search may not have known of it yet.
         if any(begun.get(kind, was) != was for kind, was in manifest.facts["begun"].items() if kind != "commit"):
-            raise DamageError(
-                folder.state, "was begun with other code or data"
-            )  # by a search that did not know of it yet
+            raise DamageError(folder.state, "was begun with other code or data")
         log = Log(folder.state, folder.id, dict(manifest.parts))
         return cls(log, manifest.facts["begun"], manifest.facts["state"], manifest.facts["best"])
 
