@@ -39,10 +39,28 @@ def build_federation(
     """
     if source is None:
         source = data.module.load(data.config, root, download)
-    shortages = split.module.shortages(split.config, data.config, source)
+    shortages = split.module.shortages(split.config, data.config, source) or _unfit(data, split, source)
     if shortages:
         raise DataError("\n".join(shortages))
     federation = split.module.partition(split.config, data.config, source, rng_for)
     if data.config.validates and not len(federation.validation):
         raise DataError(f"data.{data.config.VALIDATION}: the split {split.name} sets no example aside for validation")
     return federation
+
+
+def _unfit(
+    data: Component[SourceContract, SourceConfig], split: Component[SplitContract, Config], source: Source
+) -> list[str]:
+    """Return what the split would ignore: examples that are the server's, and clients whose statistics prepare theirs."""
+    problems = []
+    marked = split.module.server_has(split.config, data.config) == "marked"
+    if marked and source.server is None:
+        problems.append(f"data.split.server: part needs rows that data.part calls server; {source.name} has none")
+    if source.server is not None and not marked:
+        problems.append(
+            f"data.part: {len(source.server)} rows of {source.name} are the server's, which the split {split.name} does not "
+            "read; write split: {name: natural, server: part}"
+        )
+    if data.config.prepared_by == "each_client" and not split.module.OF_CLIENTS:
+        problems.append("data.statistics: each_client needs the clients of the data themselves: split natural")
+    return problems

@@ -106,6 +106,7 @@ class Source:
         columns: [inputs] the column of a table that each input of an example comes from, the same for all categories of one;
             empty: they are numbers only.
         persons: [n train + n test] whom each example is about, where these are others than the ``subjects``.
+        server: the training examples that the data give to the server, whose subject is -1; None: nobody says.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Source:
     class_names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     persons: Ints | None = None
+    server: Ints | None = None
 
     def __post_init__(self) -> None:
         for field_ in ("subject_names", "group_names", "class_names", "columns"):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from datasets.components import BaseContract
 from datasets.federation import Federation, Source
 from datasets.source_configs import SourceConfig
+
+ServerHas = Literal["strangers", "marked", "clients"]
+"""Whose the shadow set is: people's who are no clients, those that the data mark, or people's who are clients, too."""
 
 RngFor = Callable[[str], np.random.Generator]
 """``rng_for(purpose)`` returns the random generator of a named purpose."""
@@ -50,7 +53,7 @@ class SplitContract(BaseContract, Protocol):
     """A way to partition a data set among clients.
 
     Attributes:
-        OF_CLIENTS: whether the examples for validation, however many, are some that clients hold.
+        OF_CLIENTS: whether its clients are those of the data, who hold all of their examples, those for validation included.
     """
 
     OF_CLIENTS: ClassVar[bool] = False
@@ -85,6 +88,11 @@ class SplitContract(BaseContract, Protocol):
     def remark(config: Any, data_config: SourceConfig) -> str | None:
         """Return what a plan should say of the partition; None if there is nothing to say."""
         return None
+
+    @staticmethod
+    def server_has(config: Any, data_config: SourceConfig) -> ServerHas:
+        """Return whose the examples of the shadow set are."""
+        return "strangers"
 
     @staticmethod
     def unread_of_data(config: Any, data_config: SourceConfig) -> dict[str, str]:

@@ -8,7 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from datasets.components import Config
+from datasets.components import Config, read_when
+
+StatisticsOf = Literal["server", "each_client", "constants", "all_clients"]
+Constants = dict[str, list[float] | list[str]]
 
 
 class SourceConfig(Config):
@@ -27,9 +30,9 @@ class SourceConfig(Config):
     split_seed: int | None = Field(None, ge=0, description="seed of the partition; null: the run's seed")
 
     @property
-    def pools_clients(self) -> bool:
-        """Whether one client's examples change how those of others are prepared, so that no epsilon holds."""
-        return False
+    def prepared_by(self) -> StatisticsOf | None:
+        """Whose statistics prepare the examples; None: nobody's."""
+        return None
 
     @property
     def validates(self) -> bool:
@@ -86,15 +89,22 @@ class StatisticsConfig(SharedTestConfig):
     """The fields of a data set whose examples are prepared with statistics: means, deviations, medians, categories."""
 
     # Whatever one client's examples change in the others', no epsilon accounts for.
-    statistics: Literal["server", "all_clients"] = Field(
+    statistics: StatisticsOf = Field(
         "server",
-        description="whose examples give means, medians, categories: the server's, or all clients', which voids every epsilon",
+        description="whose examples give means, medians, categories: the server's, each client's own, those of data.constants, "
+        "or all clients', which voids every epsilon",
+    )
+    # Texts need them in both cases: how many inputs there are must not depend on a client.
+    constants: Constants = Field(
+        {},
+        description="of a table, by column: [mean, deviation] or the texts; else mean and deviation, lists of channels",
+        json_schema_extra=read_when(statistics=("constants", "each_client")),
     )
 
     @property
-    def pools_clients(self) -> bool:
-        """Whether examples are prepared with statistics of all clients."""
-        return self.statistics == "all_clients" and "statistics" not in self.unread_fields()
+    def prepared_by(self) -> StatisticsOf | None:
+        """Whose statistics prepare the examples; None where the fields ask for none."""
+        return None if "statistics" in self.unread_fields() else self.statistics
 
 
 class OwnFilesConfig(StatisticsConfig):

@@ -22,6 +22,7 @@ LAYERS = (
     ("algorithms.core",),
     ("algorithms.auditing", "algorithms.curvature", "algorithms.metrics"),
     ("algorithms.interfaces",),
+    ("algorithms.releases",),
     tuple(
         f"algorithms.{slot}" for slot in ("models", "training", "clustering", "objectives", "aggregation", "privacy")
     ),

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 # The neighboring relations with which each sampler can be accounted for.
 SUPPORTED = {"all": ("add_or_remove_one", "replace_one"), "poisson": ("add_or_remove_one",), "fixed": ("replace_one",)}
 
-# Why no epsilon holds where several initializations are tried.
-RESTARTED = "none: initializations are compared by losses without noise; clustering.restarts 1 compares none"
-
 # Below this noise multiplier (an epsilon of 5e11) the formulas lose their precision; infinity is a valid bound as well.
 LEAST = 1e-6
 DIGITS = 6  # significant ones of a noise multiplier that was found for an epsilon
@@ -71,9 +68,6 @@ class Account:
     events: tuple[PrivacyEvent, ...]
     neighboring: str
     delta: float
-
-
-POOLED = "none: statistics of all clients' examples prepare each one (data.statistics), without noise"
 
 
 def unsupported(sampler: str, neighboring: str) -> str | None:

@@ -6,9 +6,8 @@
 
 An epsilon is stated only if C max w bounds what one client can move; otherwise it is None and ``guarantee`` says why. It
 is the epsilon of the mechanism: whoever has the files of a run with ``noise: reproducible`` can subtract the noise.
-It protects one client (all of its examples but those that it gave to the shadow set: ``split: natural``) against whoever
-sees every model that was sent, and it assumes that the number of clients and their numbers of examples are public. By
-participation:
+It protects one client, all of its examples, against whoever sees every model that was sent. `algorithms.releases` lists
+what leaves a client, what counts as public, and what voids the epsilon. By participation:
 
     all      add_or_remove_one: a client that is absent counts as one that sends zero, so that no denominator changes; it
              can move the mean by C w_i. replace_one: by 2 C w_i.
@@ -38,6 +37,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms import releases
 from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
@@ -57,7 +57,6 @@ COST = "noise of z C times the largest weight (1 / n if equal) in every paramete
 PAPERS = {"McMahan 2018": "https://arxiv.org/abs/1710.06963"}
 MOST_NOISE = 1e6  # the largest noise multiplier
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
-SEVERAL = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
 
 
 bound = _server_noise.bound
@@ -258,7 +257,7 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     models = run.clustering.config.clusters
     metrics: Metrics = {"epsilon": None, "delta": config.delta, "guarantee": stated}
     metrics |= {f"guarantee_cluster_{j}": stated for j in range(models) if models > 1}
-    if reason == SEVERAL and run.participation == "all":
+    if reason == releases.CHOSEN and run.participation == "all":
         for j in sorted({spending.cluster for spending in spent}):
             events = [spending.event for spending in spent if spending.cluster == j]
             epsilon = accounting.epsilon(events, config.delta, config.neighboring)
@@ -278,27 +277,24 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
 
 def refusal(config: Config, run: Run) -> str | None:
     """Return ``none:`` and the first reason why no epsilon holds for the run; None if one does."""
-    sampler, aggregation = run.participation, run.aggregation
-    sampled = f"none: {sampler} participation needs aggregation.weights uniform; others depend on who takes part"
-    reasons = (
-        (config.noise_multiplier == 0, "none: updates are clipped, but no noise is added"),
-        (config.noise_divisor != 1, "none: noise_divisor comes from the updates of another run, without noise"),
-        (run.data.config.pools_clients, accounting.POOLED),
-        (aggregation.module.SENSITIVITY != "mean", f"none: {aggregation.name} has no known sensitivity; fedavg has"),
-        (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are averaged without noise"),
-        (
-            run.measures_curvature,
-            "none: clients send the curvature of their loss, and rho follows from it, without noise",
-        ),
-        (run.clustering.module.starts(run.clustering.config).initializations > 1, accounting.RESTARTED),
-        (run.clustering.config.clusters > 1, SEVERAL),
-        (sampler != "all" and not _equal(run), sampled),
-        (
-            sampler == "poisson" and not isinstance(config.divisor, float),
-            "none: dividing by the actual number of clients reveals who took part; use another privacy.divisor",
-        ),
-    )
-    return next((reason for holds, reason in reasons if holds), None)
+    aggregation = run.aggregation
+    if config.noise_multiplier == 0:
+        return "none: updates are clipped, but no noise is added"
+    if config.noise_divisor != 1:
+        return "none: noise_divisor comes from the updates of another run, without noise"
+    if aggregation.module.SENSITIVITY != "mean":
+        return f"none: {aggregation.name} has no known sensitivity; fedavg has"
+    return releases.unmet("global_dp", run) or _unsampled(config, run)
+
+
+def _unsampled(config: Config, run: Run) -> str | None:
+    """Return why the sampling of clients voids the epsilon; None if it does not."""
+    sampler = run.participation
+    if sampler != "all" and not _equal(run):
+        return f"none: {sampler} participation needs aggregation.weights uniform; others depend on who takes part"
+    if sampler == "poisson" and not isinstance(config.divisor, float):
+        return "none: dividing by the actual number of clients reveals who took part; use another privacy.divisor"
+    return None
 
 
 def _largest_move(config: Config, received: ClientUpdates) -> float:

@@ -22,8 +22,8 @@ The price: noise of z sqrt(d / n) clips in the mean of n updates of d parameters
 learn at z = 0.1 and 0.2, where ten rounds cost an epsilon of 2269 and 634; at a single-digit epsilon they do not
 (`sweeps/local_dp.yaml`). Global noise gives the same epsilon for sqrt(n) times less of it, to those who trust the server.
 
-No epsilon is stated where clients send more than updates, as they are: choices of a model, losses, curvatures, numbers
-of examples, running statistics. Metrics of the round are the server's: norms are those of noised updates, and nobody but
+No epsilon is stated where the server gets more of clients than noised updates: choices of a model, losses, curvatures,
+numbers of examples, running statistics, rows in its shadow set (`algorithms.releases`). Metrics of the round are the server's: norms are those of noised updates, and nobody but
 the client knows whether one was clipped. The clip is best chosen on public data: a median of the clients' norms tells
 of them. Replicas and shadow federations add local noise of their own; a repeated training (whitebox_mia) has it, too.
 """
@@ -37,6 +37,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms import releases
 from algorithms.auditing import finding
 from algorithms.auditing.canaries import CanaryPlan
 from algorithms.core import accounting
@@ -220,19 +221,6 @@ def remark(config: Config, run: Run) -> str:
 
 def refusal(config: Config, run: Run) -> str | None:
     """Return ``none:`` and the first reason why no epsilon holds for the run; None if one does."""
-    clustering, aggregation = run.clustering, run.aggregation
-    reads = run.measures_curvature or aggregation.module.statistics(aggregation.config)
-    sizes = f"none: {aggregation.name} weighs clients by what they send without noise, such as numbers of examples; "
-    reasons = (
-        (config.noise_multiplier < 2 * accounting.LEAST, "none: updates are clipped, but next to no noise is added"),
-        (run.data.config.pools_clients, accounting.POOLED),
-        (run.model.module.BATCH_NORM, "none: running statistics of batch normalization are sent without noise"),
-        (reads, "none: clients send the curvature of their loss, or other statistics, without noise"),
-        (clustering.module.starts(clustering.config).initializations > 1, accounting.RESTARTED),
-        (
-            clustering.config.clusters > 1,
-            "none: clients choose models by their data, and every choice is sent as it is",
-        ),
-        (not aggregation.module.equal_weights(aggregation.config), f"{sizes}fedavg with weights: uniform does not"),
-    )
-    return next((reason for holds, reason in reasons if holds), None)
+    if config.noise_multiplier < 2 * accounting.LEAST:
+        return "none: updates are clipped, but next to no noise is added"
+    return releases.unmet("local_dp", run)

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from algorithms import releases
 from algorithms.core import accounting
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
@@ -234,14 +235,8 @@ def epsilon(config: Config, examples: int, rounds: int) -> float:
 
 def guarantee(config: Config, run: Run) -> str:
     """Return what the epsilon of an example means, a text that begins with ``dp``, or ``none:`` and why none holds."""
-    if run.data.config.pools_clients:
-        return accounting.POOLED
-    if run.clustering.config.clusters > 1:
-        return "none: models are chosen by losses without noise"
-    if run.clustering.module.starts(run.clustering.config).initializations > 1:
-        return accounting.RESTARTED
-    if run.measures_curvature:
-        return f"none: clients send {run.aggregation.name} the curvatures of their losses without noise"
+    if reason := releases.unmet("dp_sgd", run):
+        return reason
     if config.sampling == "shuffle":
         relation = "dp for one example replaced by an empty one, with shuffled lots, which amplify nothing"
         return accounting.sense(run.privacy.config.noise, relation)

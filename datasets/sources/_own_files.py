@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets import stratified
+from datasets import stratified, transforms
 from datasets.federation import DataError, Examples, Ints, Source
+from datasets.roles import NOBODY
 from datasets.source_configs import OwnFilesConfig, StatisticsConfig
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
 FEWEST_OF_SERVER = 2  # examples without which there is no deviation
 PARTS = ("train", "test")
+SERVER = "server"  # the part whose rows are the server's own
+OF_EXAMPLES = {"subjects", "persons"}  # what `Division.owners` says of each example
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
 
 
@@ -90,12 +93,22 @@ class Division:
         class_names: the classes, in the order of their numbers.
         owners: the client, the groups and the person of each example, as `Source` has them; empty: unknown.
         test: [n] which examples are the test part.
+        server: [n] which examples of the training part are the server's own; None: nobody says.
     """
 
     y: Ints
     class_names: tuple[str, ...]
     owners: Mapping[str, Any]
     test: Mask
+    server: Mask | None = None
+
+    def where(self, chosen: Mask | slice) -> Division:
+        """Return the division of the ``chosen`` [n] examples."""
+        owners = dict(self.owners)
+        for key in OF_EXAMPLES & owners.keys():
+            owners[key] = owners[key][chosen]
+        server = None if self.server is None else self.server[chosen]
+        return replace(self, y=self.y[chosen], owners=owners, test=self.test[chosen], server=server)
 
 
 def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping[str, str], key: str) -> Division:
@@ -114,14 +127,22 @@ def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping
         DataError: labels, groups or parts are unfit; or a class has no training example, or a subject is divided or alone.
     """
     y, class_names = labels(rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key)
-    owner = owners(rows["client"], rows.get("group"), where.get("group", "")) if "client" in rows else {}
+    server = server_rows(rows)
+    owner: dict[str, Any] = {}
+    if "client" in rows:
+        own = rows if server is None else rows[~server]
+        owner = owners(own["client"], own.get("group"), where.get("group", ""))
+    if owner and server is not None:
+        subjects_of_clients = owner["subjects"]
+        owner["subjects"] = np.full(len(rows), NOBODY)
+        owner["subjects"][~server] = subjects_of_clients
     about, subjects = numbered(rows["subject"]) if "subject" in rows else (None, ())
     parts = where.get("part", file)
     if "part" in rows:
         words = rows["part"].str.strip().str.lower()
-        if len(wrong := rows["part"][~words.isin(PARTS)]):
+        if len(wrong := rows["part"][~words.isin((*PARTS, SERVER))]):
             raise DataError(
-                f"data.part: {parts} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}; train and test are allowed"
+                f"data.part: {parts} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}; train, test and server are allowed"
             )
         test = (words == "test").to_numpy(np.bool_)
         if about is not None and len(both := np.intersect1d(about[test], about[~test])):
@@ -138,7 +159,8 @@ def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping
         np.add.at(counts, (about, y), 1)
         clients = owner["subjects"][first] if owner else None
         test = stratified.part(config.test_share, counts.argmax(axis=1), clients)[about]
-    for part, chosen in zip(PARTS, (~test, test), strict=True):
+    training = ~test if server is None else ~test & ~server
+    for part, chosen in zip(PARTS, (training, test), strict=True):
         if not chosen.any():
             raise DataError(f"data.part: {parts} has no {part} example")
     if len(without := np.setdiff1d(y, y[~test])):
@@ -147,7 +169,15 @@ def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping
             f"data.path: the class of row {row + 1} has {(y == without[0]).sum()} examples, none of them in the training "
             "part; leave the class out, or get more of it"
         )
-    return Division(y, class_names, owner if about is None else {**owner, "persons": about}, test)
+    return Division(y, class_names, owner if about is None else {**owner, "persons": about}, test, server)
+
+
+def server_rows(rows: pd.DataFrame) -> Mask | None:
+    """Return which of the ``rows`` [n] have the part `SERVER`; None if none has."""
+    if "part" not in rows:
+        return None
+    server: Mask = (rows["part"].str.strip().str.lower() == SERVER).to_numpy(np.bool_)
+    return server if server.any() else None
 
 
 def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints, tuple[str, ...]]:
@@ -213,12 +243,20 @@ def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: s
     return {"subjects": subjects, "subject_names": names, "subject_groups": of_client, "group_names": group_names}
 
 
-def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], names: Sequence[str] | None = None) -> Mask | slice:
+def distinct(
+    config: OwnFilesConfig,
+    keys: Sequence[Hashable],
+    names: Sequence[str] | None = None,
+    clients: Sequence[str] | None = None,
+) -> Mask | slice:
     """Return which examples [n] remain: all, or the first of those whose ``keys`` [n] are equal.
 
-    ``names`` [n] are what the examples are called in a message; None: by their row. Raises DataError if two examples are
-    equal, and duplicates are refused.
+    ``names`` [n] are what the examples are called in a message; None: by their row. Of two equal examples of different
+    ``clients`` [n] both remain: which examples a client trains on must not depend on another client. Raises DataError if two
+    examples are equal, and duplicates are refused.
     """
+    if config.duplicates == "drop" and clients is not None:
+        keys = list(zip(clients, keys, strict=True))
     earlier = first_equal(keys)
     repeated: Mask = earlier < np.arange(len(earlier))
     if config.duplicates == "refuse" and repeated.any():
@@ -230,6 +268,40 @@ def distinct(config: OwnFilesConfig, keys: Iterable[Hashable], names: Sequence[s
             "leave the repetitions out, or keep"
         )
     return ~repeated if config.duplicates == "drop" and repeated.any() else slice(None)
+
+
+def unseen(config: OwnFilesConfig, keys: Sequence[Hashable], test: Mask) -> Mask | slice:
+    """Return which examples [n] remain once copies of training examples are dropped from the ``test`` part [n].
+
+    They are those of other clients, which `distinct` leaves.
+    """
+    if config.duplicates != "drop":
+        return slice(None)
+    trained_on = {key for key, held_out in zip(keys, test, strict=True) if not held_out}
+    copies = test & np.array([key in trained_on for key in keys], np.bool_)
+    return ~copies if copies.any() else slice(None)
+
+
+def of_arrays(
+    config: OwnFilesConfig,
+    name: str,
+    x: NDArray[Any],
+    rows: pd.DataFrame,
+    where: Mapping[str, str],
+    key: str,
+    names: Sequence[str] | None = None,
+) -> Source:
+    """Return the source of examples ``x`` [n, ...] without repetitions; the other arguments are those of `divide`.
+
+    ``names`` [n] are what the examples are called in a message; None: by their row.
+    """
+    every_key = np.empty(len(x), object)
+    every_key[:] = list(keys(x, rows["label"]))
+    clients = rows["client"].tolist() if "client" in rows else None
+    different = distinct(config, every_key.tolist(), names, clients)
+    division = divide(config, rows[different], name, where, key)
+    remaining = unseen(config, every_key[different].tolist(), division.test)
+    return build(name, x[different][remaining], division.where(remaining), config)
 
 
 def first_equal(keys: Iterable[Hashable]) -> Ints:
@@ -245,35 +317,85 @@ def keys(x: NDArray[Any], labels: Iterable[Hashable]) -> Iterator[Hashable]:
         yield hashlib.blake2b(alike.data, digest_size=16).digest(), label
 
 
-def build(name: str, x: NDArray[Any], division: Division, statistics: str = "none") -> Source:
+def build(name: str, x: NDArray[Any], division: Division, config: StatisticsConfig | None = None) -> Source:
     """Return the source, called ``name`` in messages, of examples in one array, uint8 or float32 [n, ...].
 
-    ``statistics`` says whose mean of each channel (axis 1) is subtracted, and by whose deviation is divided (a constant
-    channel is only moved to zero): "server", of the shadow set, "all_clients", of the training part, or "none".
+    The mean of each channel (axis 1) is subtracted, and the result is divided by its deviation (a constant channel is only
+    moved to zero), as ``config`` says; None: they are left as they are. Raises DataError for unfit constants.
     """
-    test, owners = division.test, dict(division.owners)
-    train, held_out = (Examples(x[rows], division.y[rows]) for rows in (~test, test))
-    for key in {"subjects", "persons"} & owners.keys():
+    statistics = None if config is None else config.prepared_by
+    if statistics == "each_client":
+        x = standardized_by_client(x, division)
+    test = division.test
+    owners = dict(division.owners)
+    train = Examples(x[~test], division.y[~test])
+    held_out = Examples(x[test], division.y[test])
+    for key in OF_EXAMPLES & owners.keys():
         owners[key] = np.concatenate([owners[key][~test], owners[key][test]])
+    if division.server is not None:
+        owners["server"] = np.flatnonzero(division.server[~test])
     classes = division.class_names
     source = Source(name, len(classes), train, held_out, class_names=classes, **owners)
-    if statistics == "none":
-        return source
 
     def standardized(rows: Ints | slice) -> Source:
         mean, std = channel_statistics(train.x[rows])
         return replace(source, mean=mean, std=std)
 
-    return replace(source, fit=standardized) if statistics == "server" else standardized(slice(None))
+    if statistics == "server":
+        return replace(source, fit=standardized)
+    if statistics == "all_clients":
+        return standardized(slice(None))
+    if statistics == "constants" and config is not None:
+        mean, std = constant_statistics(config, x.shape[1])
+        return replace(source, mean=mean, std=std)
+    return source
+
+
+def standardized_by_client(x: NDArray[Any], division: Division) -> NDArray[np.float32]:
+    """Return examples [n, ...] less the mean of their client's training part, by its deviation, for each channel.
+
+    Raises DataError if nobody says whose an example is.
+    """
+    owner = owners_for_statistics(division)
+    prepared = transforms.scale(x).astype(np.float32)
+    for client in np.unique(owner):
+        rows = owner == client
+        reference = rows & ~division.test
+        if reference.any():
+            mean, std = channel_statistics(x[reference])
+            prepared[rows] = transforms.normalize(prepared[rows], mean, std)
+    return prepared
+
+
+def owners_for_statistics(division: Division) -> Ints:
+    """Return the client of each example [n]. Raises DataError if the data do not say it."""
+    if "subjects" not in division.owners:
+        raise DataError("data.statistics: each_client needs data that say whose each example is; name data.client")
+    subjects: Ints = division.owners["subjects"]
+    return subjects
+
+
+def constant_statistics(config: StatisticsConfig, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel as ``config`` gives them. Raises DataError if it does not."""
+    given = config.constants
+    means, deviations = given.get("mean", []), given.get("deviation", [])
+    numbers = [value for value in (*means, *deviations) if isinstance(value, int | float)]
+    usable = len(means) == len(deviations) == channels and len(numbers) == 2 * channels
+    if not usable or set(given) != {"mean", "deviation"} or min(numbers[channels:], default=0.0) <= 0:
+        raise DataError(
+            f"data.constants: must be a mean and a deviation above 0 for each of {channels} channels, such as "
+            f"{{mean: {[0.5] * min(channels, 3)}, deviation: {[0.25] * min(channels, 3)}}}; got {given}"
+        )
+    return tuple(numbers[:channels]), tuple(numbers[channels:])
 
 
 def refuse_lonely(config: StatisticsConfig) -> None:
     """Raise DataError where statistics are asked of a server that has no examples."""
-    if config.statistics == "server" and config.shadow_size < FEWEST_OF_SERVER:
+    if config.prepared_by == "server" and config.shadow_size < FEWEST_OF_SERVER:
         raise DataError(
             f"data.statistics: means, deviations, medians and categories are those of the server's own examples, and "
             f"data.shadow_size leaves it {config.shadow_size} (at least {FEWEST_OF_SERVER}); raise that, or write "
-            "all_clients, which voids every epsilon"
+            "each_client, constants, or all_clients, which voids every epsilon"
         )
 
 

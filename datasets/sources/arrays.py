@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from safetensors.numpy import load_file
 
 from datasets.components import inherited
 from datasets.federation import DataError, Source
-from datasets.source_configs import OwnFilesConfig, StatisticsConfig
+from datasets.source_configs import Constants, OwnFilesConfig, StatisticsConfig, StatisticsOf
 from datasets.sources import _own_files as own
 
 LABEL = "own arrays"
@@ -42,7 +42,8 @@ class Config(OwnFilesConfig):
     group: str | None = Field(None, description="array with the client's group, the same for all examples of a client")
     part: str | None = Field(None, description="array of 0 (train) and 1 (test), or texts; null: test_share is drawn")
     standardize: bool = Field(False, description="less the mean, by the deviation, of each channel (see statistics)")
-    statistics: Literal["server", "all_clients"] = inherited(StatisticsConfig, "statistics", standardize=True)
+    statistics: StatisticsOf = inherited(StatisticsConfig, "statistics", standardize=True)
+    constants: Constants = inherited(StatisticsConfig, "constants", standardize=True, statistics="constants")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -71,11 +72,8 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     if config.part:
         rows["part"] = rows["part"].replace({"0": "train", "1": "test"})
     where = {"label" if field == "y" else field: f"array {key!r}" for field, key in keys.items()}
-    different = own.distinct(config, own.keys(x, rows["label"]))
-    division = own.divide(config, rows[different], path.name, where, "data.y")
-    if config.standardize:
-        own.refuse_lonely(config)
-    return own.build(path.name, x[different], division, config.statistics if config.standardize else "none")
+    own.refuse_lonely(config)
+    return own.of_arrays(config, path.name, x, rows, where, "data.y")
 
 
 @contextmanager

@@ -66,6 +66,7 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         test_share=0.3,
         shadow_size=config.shadow_size,
         statistics=config.statistics,
+        constants=config.constants,
     )
     return table.to_source("heart", choice, frame)
 

@@ -26,7 +26,7 @@ from pydantic import BeforeValidator, Field
 
 from datasets.components import inherited
 from datasets.federation import DataError, Source
-from datasets.source_configs import OwnFilesConfig, StatisticsConfig
+from datasets.source_configs import Constants, OwnFilesConfig, StatisticsConfig, StatisticsOf
 from datasets.sources import _own_files as own
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class Config(OwnFilesConfig):
     )
     color: Literal["rgb", "gray"] = Field("rgb", description="channels: three or one")
     standardize: bool = Field(True, description="pixels less the mean, by the deviation, of each channel")
-    statistics: Literal["server", "all_clients"] = inherited(StatisticsConfig, "statistics", standardize=True)
+    statistics: StatisticsOf = inherited(StatisticsConfig, "statistics", standardize=True)
+    constants: Constants = inherited(StatisticsConfig, "constants", standardize=True, statistics="constants")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -78,12 +79,9 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
         clients = named_clients(folder / config.clients_file, names)
         rows[clients.columns] = clients
     x = decode(config, folder, names)
-    different = own.distinct(config, own.keys(x, rows["label"]), names)
-    where = {"label": f"the layout of {folder}", "group": f"{config.clients_file}"}
-    division = own.divide(config, rows[different], str(folder), where, "data.path")
-    if config.standardize:
-        own.refuse_lonely(config)
-    return own.build(folder.name, x[different], division, config.statistics if config.standardize else "none")
+    where = {"label": f"the layout of {folder}", "group": f"{config.clients_file}", "part": str(folder)}
+    own.refuse_lonely(config)
+    return own.of_arrays(config, folder.name, x, rows, where, "data.path", names)
 
 
 def listed(config: Config, folder: Path) -> pd.DataFrame:

@@ -51,4 +51,4 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     own.refuse_lonely(config)
     x = table[:, :-1].astype(np.float32)
     classes = tuple(map(str, range(y.max() + 1)))
-    return own.build(config.table, x, own.Division(y, classes, {}, test), config.statistics)
+    return own.build(config.table, x, own.Division(y, classes, {}, test), config)

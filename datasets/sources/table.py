@@ -6,7 +6,7 @@
       label: outcome            texts, whole numbers or true/false: few distinct values
       client: hospital          optional: whose row it is, for the split natural
       group: country            optional: the group of the client
-      part: split               optional: train or test; otherwise test_share is drawn, stratified by client and label
+      part: split               optional: train, test or server (whose rows are no client's); otherwise test_share is drawn, stratified by client and label
       subject: patient          optional: whom a row is about; test_share is then a share of the subjects
 
 The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a folder that ``save_to_disk`` wrote (of a
@@ -21,8 +21,10 @@ The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a fold
 Missing values (in a CSV: empty, NA, N/A, #N/A, NaN, nan, null, NULL or ?) are refused, or imputed by median or most
 frequent value. "None" is a text like any other.
 
-Means, deviations, medians and values are those of the server's shadow set or, with ``statistics: all_clients``, of the
-training part of all clients; then no epsilon holds.
+Means, deviations, medians and values are those of the server's shadow set. ``statistics`` chooses others: the training
+part of each client for its own rows (``each_client``), numbers in the sweep file (``constants``), or the training part of
+all clients (``all_clients``), with which no epsilon holds. The texts of a column are listed in ``constants`` in the first
+two cases.
 
 Of a file, only the columns in use are read. The features are held in memory once, as float32, beside the columns that
 they are made of, until the examples are partitioned.
@@ -31,11 +33,12 @@ they are made of, until the examples are partitioned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from datasets.federation import DataError, Floats, Ints, Source
@@ -47,6 +50,7 @@ from datasets.sources._table_files import TableFile
 if TYPE_CHECKING:
     import pandas as pd
 
+Doubles = NDArray[np.float64]
 LABEL = "own table"
 BESIDE_SWEEP = True
 ROLES = ("label", "client", "group", "part", "subject")
@@ -77,7 +81,7 @@ class Config(OwnFilesConfig):
     label: str = Field("", description="required: the column with the class")
     client: str | None = Field(None, description="column that says whose example a row is, for the split natural")
     group: str | None = Field(None, description="column with the client's group, the same in all rows of a client")
-    part: str | None = Field(None, description="column that says train or test; null: test_share is drawn")
+    part: str | None = Field(None, description="column that says train, test or server; null: test_share is drawn")
     subject: str | None = Field(
         None,
         description="column with whom or what a row is about: rows of one are never divided between training and test part",
@@ -153,6 +157,7 @@ def to_source(
     already. Raises DataError with everything that is wrong, one column in a line; rows are counted from 1 without the header.
     """
     problems, role_of = [*problems], roles(config)
+    frame = _of_nobody(config, frame)
     kinds: dict[str, str] = {}
     for column in map(str, frame):
         role = role_of.get(column, "")
@@ -166,13 +171,18 @@ def to_source(
     frame = frame.assign(**{"\0part": parts}) if parts else frame
     frame = frame[frame[config.label].notna()]
     groups = frame.groupby([*kinds, config.label], dropna=False, sort=False).ngroup()
-    frame = frame[own.distinct(config, groups, [f"row {row + 1}" for row in frame.index])]
+    clients = frame[config.client].tolist() if config.client else None
+    different = own.distinct(config, groups.tolist(), [f"row {row + 1}" for row in frame.index], clients)
+    frame = frame[different]
     rows = frame[list(role_of)].rename(columns=role_of)  # a feature may have the name of a role
     if parts and not config.part:
         rows["part"] = frame["\0part"]
     where = {role: f"column {column!r}" for column, role in role_of.items()}
     division = own.divide(config, rows, name, where, "data.label")
-    features, train = frame[list(kinds)], ~division.test
+    remaining = own.unseen(config, groups[different].tolist(), division.test)
+    division = division.where(remaining)
+    features = frame[list(kinds)][remaining]
+    train = ~division.test
     own.refuse(
         f"data.path: column {column!r} has no value in the training part; leave it out with data.drop"
         for column in features.columns[features[train].isna().all()]
@@ -180,16 +190,56 @@ def to_source(
     needed = config.standardize or TEXT in kinds.values() or features.isna().any(axis=None)  # statistics
     if needed:
         own.refuse_lonely(config)
+        own.refuse(_unfit_constants(config, kinds))
 
-    def prepared(shadow: Ints | slice) -> Source:
-        """Return the source as statistics of the training examples with the numbers ``shadow`` prepare it."""
-        reference = np.zeros(len(train), np.bool_)
-        reference[np.flatnonzero(train)[shadow]] = True
-        x, columns = encode(config, features, kinds, reference)
+    def prepared(references: Sequence[Reference]) -> Source:
+        """Return the source as the statistics of ``references`` prepare it."""
+        x, columns = encode(config, features, kinds, references)
         return replace(own.build(name, x, division), columns=columns)
 
-    source = prepared(slice(None))
-    return replace(source, fit=prepared) if needed and config.statistics == "server" else source
+    def by_shadow(shadow: Ints | slice) -> Source:
+        """Return the source as the training examples with the numbers ``shadow`` prepare it."""
+        reference = np.zeros(len(train), np.bool_)
+        reference[np.flatnonzero(train)[shadow]] = True
+        return prepared([Reference(np.ones(len(train), np.bool_), reference)])
+
+    if needed and config.statistics == "each_client":
+        owner = own.owners_for_statistics(division)
+        return prepared([Reference(owner == client, (owner == client) & train) for client in np.unique(owner)])
+    source = by_shadow(slice(None))
+    return replace(source, fit=by_shadow) if needed and config.statistics == "server" else source
+
+
+def _of_nobody(config: Config, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table, in which the client of the server's own rows need not be given."""
+    if config.client is None or config.client not in frame or config.part not in frame:
+        return frame
+    server = own.server_rows(frame[[config.part]].set_axis(["part"], axis=1))
+    if server is None:
+        return frame
+    return frame.assign(**{config.client: frame[config.client].mask(server, own.SERVER)})
+
+
+def _unfit_constants(config: Config, kinds: dict[str, str]) -> list[str]:
+    """Return which columns lack constants that the features need, or have others than they need."""
+    if config.statistics not in ("constants", "each_client"):
+        return []
+    problems = [
+        f"data.constants: there is no feature {name!r}{nearest(name, kinds)}"
+        for name in set(config.constants) - set(kinds)
+    ]
+    for name, kind in kinds.items():
+        given = config.constants.get(name)
+        texts = given is not None and len(given) > 0 and all(isinstance(value, str) for value in given)
+        numbers = given is not None and len(given) == 2 and all(isinstance(value, int | float) for value in given)
+        if kind == TEXT and not texts:
+            why = "how many inputs there are must not depend on a client"
+            problems.append(f"data.constants: lists no texts of column {name!r} ({why}); write {name}: [one, another]")
+        if kind == NUMBER and config.statistics == "constants" and not (numbers and float(given[1]) > 0):  # type: ignore[index]
+            problems.append(
+                f"data.constants: has no mean and deviation (above 0) of column {name!r}; write {name}: [50.0, 10.0]"
+            )
+    return problems
 
 
 def typed(config: Config, column: pd.Series[Any], role: str = "") -> tuple[pd.Series[Any], str]:
@@ -254,46 +304,92 @@ def number_texts(column: pd.Series[Any]) -> pd.Series[bool]:
     return numbers & bool((~numbers & column.notna()).any())
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Examples that are prepared by the statistics of some of them.
+
+    Attributes:
+        rows: [n] which examples are prepared.
+        sample: [n] which of them give the statistics.
+    """
+
+    rows: Mask
+    sample: Mask
+
+
 def encode(
-    config: Config, features: pd.DataFrame, kinds: dict[str, str], reference: Mask
+    config: Config, features: pd.DataFrame, kinds: dict[str, str], references: Sequence[Reference]
 ) -> tuple[Floats, tuple[str, ...]]:
     """Return the features as numbers, float32 [n, features], and the column that each comes from.
 
-    ``kinds`` has the kind of each column, and ``reference`` [n] says whose statistics and values are used. A column of
-    numbers in which these examples have none or (where it is standardized) do not differ is zero, and a text that they do not
+    ``kinds`` has the kind of each column, and ``references`` say by whose statistics and values each example is prepared. A
+    column of numbers in which these have none or (where it is standardized) do not differ is zero, and a text that they do not
     have is zero in all columns of its feature. Raises DataError if a value is beyond float32, or no feature is left.
     """
-    encoded, columns = list[Floats](), list[str]()
+    encoded = list[Floats]()
+    columns = list[str]()
     for name, kind in kinds.items():
-        if kind != TEXT:
-            encoded.append(_numbers(config, features[name], kind, reference))
-        elif len(values := features[name][reference].dropna()):
-            texts = features[name].fillna(values.mode()[0])
-            encoded += [(texts == level).to_numpy(np.float32) for level in own.ordered(values)]
+        column = features[name]
+        if kind == TEXT:
+            encoded += _texts(config, column, references)
+        else:
+            encoded.append(_numbers(config, column, kind, references))
         columns += [name] * (len(encoded) - len(columns))
     if not encoded:
         raise DataError("data.shadow_size: no feature has a value among the server's examples; raise it")
     return np.stack(encoded, axis=1), tuple(columns)
 
 
-def _numbers(config: Config, column: pd.Series[Any], kind: str, reference: Mask) -> Floats:
-    values = column.to_numpy(np.float64)
-    present = ~np.isnan(values)
-    sample = values[reference & present]
-    if not len(sample):
-        return np.zeros(len(values), np.float32)
-    values = np.where(present, values, np.median(sample) if kind == NUMBER else float(sample.mean() > 0.5))
-    if config.standardize and kind == NUMBER:
-        sample = values[reference]
-        low, high = sample.min(), sample.max()
-        if low == high:
-            return np.zeros(len(values), np.float32)
-        scale = max(abs(low), abs(high))  # so that squares of large numbers stay finite
-        mean, deviation = (sample / scale).mean(), (sample / scale).std()
-        values = np.clip((values / scale - mean) / deviation, -LARGEST, LARGEST)  # others' numbers may be of any size
+def _texts(config: Config, column: pd.Series[Any], references: Sequence[Reference]) -> list[Floats]:
+    """Return a column [n] of zeros and ones for each text: those of ``data.constants``, or of the reference."""
+    filled = column.copy()
+    texts = tuple(map(str, config.constants.get(str(column.name), ())))
+    for reference in references:
+        values = column[reference.sample].dropna()
+        texts = texts or own.ordered(values)
+        if len(values):
+            filled[reference.rows] = filled[reference.rows].fillna(values.mode()[0])
+    return [(filled == text).fillna(False).to_numpy(np.float32) for text in texts]
+
+
+def _numbers(config: Config, column: pd.Series[Any], kind: str, references: Sequence[Reference]) -> Floats:
+    """Return a column [n] of numbers, gaps filled in and, where the fields ask for it, standardized."""
+    values = column.to_numpy(np.float64, copy=True)
+    if kind == NUMBER and config.statistics == "constants" and config.constants:
+        mean, deviation = map(float, config.constants[str(column.name)])
+        values = np.where(np.isnan(values), mean, values)
+        values = _in_range((values - mean) / deviation) if config.standardize else values
+    else:
+        for reference in references:
+            values[reference.rows] = _by_sample(config, values[reference.rows], kind, reference.sample[reference.rows])
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     if not np.isfinite(narrow).all():
         row = column.index[~np.isfinite(narrow)][0] + 1
         raise DataError(f"data.path: column {column.name!r} has a number beyond 3.4e38 in row {row}")
     return narrow
+
+
+def _by_sample(config: Config, values: Doubles, kind: str, sample: Mask) -> Doubles:
+    """Return numbers [n], gaps filled in and, where the fields ask for it, standardized by those of the ``sample`` [n]."""
+    present = ~np.isnan(values)
+    known = values[sample & present]
+    if not len(known):
+        return np.zeros(len(values))
+    values = np.where(present, values, np.median(known) if kind == NUMBER else float(known.mean() > 0.5))
+    if not config.standardize or kind != NUMBER:
+        return values
+    known = values[sample]
+    low = known.min()
+    high = known.max()
+    if low == high:
+        return np.zeros(len(values))
+    scale = max(abs(low), abs(high))  # so that squares of large numbers stay finite
+    mean = (known / scale).mean()
+    deviation = (known / scale).std()
+    return _in_range((values / scale - mean) / deviation)
+
+
+def _in_range(values: Doubles) -> Doubles:
+    """Return numbers that float32 holds: another client's may be of any size."""
+    return np.clip(values, -LARGEST, LARGEST)

@@ -2,16 +2,20 @@
 
     data: {name: table, path: patients.csv, label: outcome, client: hospital, clients: 4, split: natural}
 
-Clients are numbered in the order of their names. If ``data.clients`` is less than there are, that many are drawn. The
-data set's training part is the clients' training examples, less the shadow set. What a client has in the test part is its
-own, too: it measures accuracy, or is a non-member, or serves for validation.
+Clients are numbered in the order of their names. If ``data.clients`` is less than there are, that many are drawn. What a
+client has in the test part is its own, too: it measures accuracy, or is a non-member, or serves for validation.
 
-    training part of client i  = shadow set | client i | unused (data.examples_per_client)
+    training part of client i  = shadow set (server: every_client) | client i | unused (data.examples_per_client)
     test part of client i      = accuracy of client i | non-members of client i | unused | validation of client i
 
-The sizes ``data.shadow_size``, ``test_size``, ``nonmember_size`` and ``validation_size`` count the examples of all
-clients, and each client gives in proportion to what it has; null means half of every client's own. Groups are those of the
-group column, else there is one.
+``server`` says whose the shadow set is. Of ``every_client`` is the default: each one gives a share, so that the server has
+rows of people whom a guarantee should protect, and none holds if anything is made of these rows. A number or names set whole
+clients aside: at most ``data.shadow_size`` examples of their training parts are the shadow set, and they take no part.
+``part`` takes the rows that the data mark as the server's, at most as many.
+
+The sizes ``data.shadow_size`` (of every client), ``test_size``, ``nonmember_size`` and ``validation_size`` count the
+examples of all clients, and each client gives in proportion to what it has; null means half of every client's own. Groups
+are those of the group column, else there is one.
 
 A client is refused by name, before anything starts, if it has too few examples or a training part of one class alone. With
 ``too_few: leave_out``, a client that its share of the shadow set would leave with too few is left out, too. A client that is
@@ -20,19 +24,31 @@ left with one class by the draw of the shadow set or of ``examples_per_client`` 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Ints, Source, excerpt
-from datasets.interfaces import RngFor
-from datasets.roles import NONE, assigned, portions
+from datasets.interfaces import RngFor, ServerHas
+from datasets.roles import NOBODY, NONE, assigned, portions
 from datasets.source_configs import SharedTestConfig, SourceConfig
 
 OF_CLIENTS = True
+EVERY_CLIENT: Literal["every_client"] = "every_client"
+FEWEST_OF_SERVER = 2  # examples without which there is no deviation
+
+
+def _names(value: Any) -> Any:
+    """YAML gives a list for a tuple."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+Server = Annotated[
+    Literal["every_client", "part"] | Annotated[int, Field(ge=1)] | tuple[str, ...], BeforeValidator(_names)
+]
 
 
 class Config(SlotConfig):
@@ -45,6 +61,24 @@ class Config(SlotConfig):
     one_class: Literal["refuse", "keep"] = Field(
         "refuse", description="clients whose examples of the training part are all of one class"
     )
+    server: Server = Field(
+        EVERY_CLIENT,
+        description="whose the shadow set is: of every_client a share (voids guarantees), rows that data.part marks (part), or "
+        "clients that are set aside: so many, or these names",
+    )
+
+    def dump_read(self) -> dict[str, Any]:
+        """Return the fields that are read; the server's only if it is not of every client."""
+        plain = super().dump_read()
+        return {name: value for name, value in plain.items() if name != "server" or value != EVERY_CLIENT}
+
+
+def server_has(config: Config, data_config: SourceConfig) -> ServerHas:
+    """Return whose the examples of the shadow set are."""
+    if config.server == "part":
+        return "marked"
+    shadow_size = getattr(data_config, "shadow_size", None)
+    return "clients" if config.server == EVERY_CLIENT and shadow_size != 0 else "strangers"
 
 
 def shortages(config: Config, data_config: SourceConfig, source: Source) -> list[str]:
@@ -59,11 +93,18 @@ def shortages(config: Config, data_config: SourceConfig, source: Source) -> list
             f"a layout of image_folder with clients); {source.name} does not"
         ]
     problems, able = _unfit(config, data_config, source)
-    if not problems and data_config.clients > len(able):
+    problems += _unknown(config, source)
+    if not problems:
+        able = np.setdiff1d(able, _named(config, source))
+    aside = config.server if isinstance(config.server, int) else 0
+    if not problems and data_config.clients + aside > len(able):
         names = excerpt([source.subject_names[client] for client in able], 8)
+        besides = f", besides the {aside} that are set aside (data.split.server)" if aside else ""
+        most = len(able) - aside
+        remedy = f"write clients: {most}" if most > 0 else "set fewer aside"
         problems.append(
             f"data.clients: {source.name} has {len(able)} clients with enough examples ({names}), fewer than "
-            f"{data_config.clients}; write clients: {len(able)}"
+            f"{data_config.clients}{besides}; {remedy}"
         )
     if not problems and data_config.clients == len(able):
         try:
@@ -80,8 +121,10 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     """
     assert source.subjects is not None and isinstance(data_config, SharedTestConfig)
     _, able = _unfit(config, data_config, source)
+    named = _named(config, source)
     who, *of_subject = rng_for("partition").spawn(1 + len(source.subject_names))
-    chosen = np.sort(who.permutation(able)[: data_config.clients])
+    drawn = who.permutation(np.setdiff1d(able, named))
+    chosen = np.sort(drawn[: data_config.clients])
     quotas = _quotas(config, data_config, source, chosen)
     is_train = np.arange(len(source)) < len(source.train)
     shadow, training, testing, passed, validating = [], [], [], [], []
@@ -94,6 +137,17 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
         testing.append(test[:tests])
         passed.append(test[tests : tests + outside])
         validating.append(test[len(test) - validation :])
+    if config.server != EVERY_CLIENT:
+        aside = drawn[data_config.clients :][: config.server] if isinstance(config.server, int) else named
+        of_server = np.flatnonzero(np.isin(source.subjects, aside) & is_train)
+        if source.server is not None:
+            of_server = source.server
+        shadow = [who.permutation(of_server)[: data_config.shadow_size]]
+        if source.fit is not None and len(shadow[0]) < FEWEST_OF_SERVER:
+            raise DataError(
+                f"data.split.server: {config.server!r} leaves the server {len(shadow[0])} training examples for its "
+                f"statistics (at least {FEWEST_OF_SERVER}); give it more"
+            )
     roles = assigned(training, np.concatenate(shadow), (testing, NONE), (passed, NONE), (validating, NONE))
     names = tuple(source.subject_names[client] for client in chosen)
     if source.subject_groups is None:
@@ -102,10 +156,27 @@ def partition(config: Config, data_config: SourceConfig, source: Source, rng_for
     return roles.federation(source, groups, tuple(source.group_names[group] for group in present), names)
 
 
+def _unknown(config: Config, source: Source) -> list[str]:
+    """Return which of the clients to set aside are none of the data."""
+    names = config.server if isinstance(config.server, tuple) else ()
+    return [
+        f"data.split.server: {source.name} has no client {name!r}; its clients are {excerpt(source.subject_names, 8)}"
+        for name in names
+        if name not in source.subject_names
+    ]
+
+
+def _named(config: Config, source: Source) -> Ints:
+    """Return the clients of the data that are set aside by name."""
+    names = config.server if isinstance(config.server, tuple) else ()
+    return np.array([source.subject_names.index(name) for name in names], np.int64)
+
+
 def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tuple[list[str], Ints]:
     """Return what is wrong with clients of the data, in sentences, and the clients that have enough examples."""
     train, test = client_sizes(source)
-    shadow = data_config.shadow_size if config.too_few == "leave_out" else 0
+    gives = config.too_few == "leave_out" and config.server == EVERY_CLIENT
+    shadow = data_config.shadow_size if gives else 0
     small = too_small(config.min_examples, shadow, data_config.clients, train, test)
     problems, names = [], source.subject_names
     if small.any() and config.too_few == "refuse":
@@ -128,7 +199,9 @@ def _unfit(config: Config, data_config: SharedTestConfig, source: Source) -> tup
 def of_one_class(source: Source) -> Ints:
     """Return the clients of the data all of whose training examples are of one class."""
     assert source.subjects is not None
-    pairs = np.unique(np.stack([source.subjects[: len(source.train)], source.train.y]), axis=1)
+    of_train = source.subjects[: len(source.train)]
+    owned = of_train != NOBODY
+    pairs = np.unique(np.stack([of_train[owned], source.train.y[owned]]), axis=1)
     return np.flatnonzero(np.bincount(pairs[0], minlength=len(source.subject_names)) == 1)
 
 
@@ -166,7 +239,7 @@ def client_sizes(source: Source) -> tuple[Ints, Ints]:
     assert source.subjects is not None
     train, test = np.split(source.subjects, [len(source.train)])
     clients = len(source.subject_names)
-    return np.bincount(train, minlength=clients), np.bincount(test, minlength=clients)
+    return np.bincount(train[train != NOBODY], minlength=clients), np.bincount(test, minlength=clients)
 
 
 def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chosen: Ints) -> tuple[Ints, ...]:
@@ -189,7 +262,9 @@ def _quotas(config: Config, data_config: SharedTestConfig, source: Source, chose
             )
         return quotas
 
-    shadow = quota("shadow_size", train, train, config.min_examples)
+    shadow = np.zeros_like(train)
+    if config.server == EVERY_CLIENT:
+        shadow = quota("shadow_size", train, train, config.min_examples)
     validation = quota("validation_size", test, test, 1)
     left = test - validation
     half = data_config.test_size is None

@@ -42,13 +42,14 @@ def run(**other: Any) -> Any:
         "rounds": 3,
         "participation": "all",
         "participation_rate": 1.0,
-        "data": SimpleNamespace(config=SimpleNamespace(clients=10, pools_clients=False)),
+        "data": SimpleNamespace(config=SimpleNamespace(clients=10, prepared_by=None)),
+        "split": SimpleNamespace(module=SimpleNamespace(server_has=lambda *_: "strangers"), config=None),
         "model": SimpleNamespace(module=Completed(SimpleNamespace(BATCH_NORM=False), CONTRACTS)),
         "objective": SimpleNamespace(name="plain", module=Completed(SimpleNamespace(), CONTRACTS)),
         "clustering": SimpleNamespace(
             module=Completed(_clustered, CONTRACTS), config=SimpleNamespace(clusters=1, restarts=1)
         ),
-        "aggregation": SimpleNamespace(name="fedavg", config=SimpleNamespace(weights="uniform")),
+        "aggregation": SimpleNamespace(name="fedavg", config=SimpleNamespace(weights="uniform", warm_start_epochs=0)),
         "measures_curvature": False,
     }
     made = SimpleNamespace(**parts)

@@ -1,82 +1,211 @@
-"""Statistics that prepare examples: those of all clients void every claim, and with the server's own each claim holds.
+"""Whatever one client changes of its data moves the released model by no more than the guarantee claims.
 
-Twenty hospitals train on a table, and one of them, or one row, changes. The noise is the same before and after, so that the
-distance of two released models is the distance by which the change moves what the noise is added to.
+Hospitals train on a table, on arrays, on images, or on the four files of ``heart``. One of them changes all of its examples,
+those that it would give to a shadow set included. The noise is the same before and after, so that the distance of two
+released models is the distance by which the change moves what the noise is added to.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from algorithms.core import accounting
+from algorithms import releases
 from algorithms.core.network import Network
 from algorithms.engine.federation import train_models
 from algorithms.interfaces import Run
-from algorithms.privacy import global_dp
+from algorithms.privacy import global_dp, local_dp
 from algorithms.training import dp_sgd
 from datasets.federation import Federation
+from datasets.sources import heart
 from orchestrator.config.run import resolve
 from orchestrator.trial.federation import partition_data
 from orchestrator.trial.random_streams import stream
 
-HOSPITALS, ROWS, CHANGED, CLIP, CHANGES = 20, 30, "h07", 0.1, 200
-ROUNDING, AT_ONCE = 1e-3, 20
-COLUMNS = ("row", "age", "dose", "ward", "hospital", "part", "sick")
-GLOBAL = {"privacy": {"name": "global_dp", "clip": CLIP, "noise_multiplier": 4.0}}
-Table = list[list[Any]]
+HOSPITALS = 20
+ROWS = 30
+CHANGED = "h07"
+CLIP = 0.1
+ROUNDING = 1e-3
+AT_ONCE = 20
+UNIFORM = {"name": "fedavg", "weights": "uniform"}
+GLOBAL = {"privacy": {"name": "global_dp", "clip": CLIP, "noise_multiplier": 4.0}, "aggregation": UNIFORM}
 
 
-def table() -> Table:
-    """Of each hospital as many rows: their number (and a half), two numbers, a text, and who is sick."""
-    rng, rows = np.random.default_rng(5), []
-    for i in range(HOSPITALS * ROWS):
-        age, dose = rng.normal(50, 10), rng.normal()
-        sick, part = int(age + 10 * dose + rng.normal(0, 5) > 50), "test" if i >= HOSPITALS * 20 else "train"
-        rows.append([i + 0.5, age, dose, "xyz"[i % 5 % 3], f"h{i % HOSPITALS:02d}", part, sick])
+@dataclass(frozen=True)
+class Row:
+    """One example: two numbers and a text of a table, or pixels."""
+
+    hospital: str
+    part: str
+    sick: int
+    age: float
+    dose: float
+    ward: str
+    pixels: np.ndarray
+
+
+Change = Callable[[Row], Row]
+
+
+def hospitals(names: Sequence[str]) -> list[Row]:
+    """Of each hospital `ROWS` rows, a third of them for testing; and as many rows of the server, which are nobody's."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for name in (*names, ""):
+        for i in range(ROWS):
+            age = rng.normal(50, 10)
+            dose = rng.normal()
+            sick = int(age + 10 * dose + rng.normal(0, 5) > 50)
+            part = "test" if i % 3 == 0 else "train"
+            pixels = rng.integers(0, 60, (4, 4), dtype=np.uint8)
+            pixels[0] += 40 * sick
+            rows.append(Row(name, part if name else "server", sick, age, dose, "xyz"[i % 3], pixels))
     return rows
 
 
-def a_run(statistics: str, data: dict[str, Any] | None = None, **slots: Any) -> Run:
-    """One round, all clients in one block."""
-    fields = {"name": "table", "path": "t.csv", "label": "sick", "client": "hospital", "part": "part", "drop": ["row"]}
-    fields |= {"clients": HOSPITALS, "shadow_size": 100, "split": {"name": "natural", "one_class": "keep"}}
-    fields |= {"duplicates": "keep", "missing": "impute", "statistics": statistics} | (data or {})
+def numbered_hospitals() -> list[Row]:
+    return hospitals([f"h{i:02d}" for i in range(HOSPITALS)])
+
+
+def as_table(folder: Path, rows: Sequence[Row]) -> None:
+    with (folder / "t.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("age", "dose", "ward", "hospital", "part", "sick"))
+        writer.writerows((row.age, row.dose, row.ward, row.hospital, row.part, row.sick) for row in rows)
+
+
+def as_arrays(folder: Path, rows: Sequence[Row]) -> None:
+    x = np.array([[row.age, row.dose] for row in rows], np.float32)
+    texts = {name: np.array([getattr(row, name) for row in rows]) for name in ("hospital", "part")}
+    np.savez(folder / "a.npz", x=x, y=np.array([row.sick for row in rows]), **texts)
+
+
+def as_images(folder: Path, rows: Sequence[Row]) -> None:
+    for file in (folder / "i").glob("*/*/*/*.png"):
+        file.unlink()
+    for i, row in enumerate(rows):
+        if row.hospital:
+            place = folder / "i" / row.part / row.hospital / str(row.sick)
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(row.pixels).save(place / f"{i:04d}.png")
+
+
+def as_heart(folder: Path, rows: Sequence[Row]) -> None:
+    (folder / "heart-disease").mkdir(exist_ok=True)
+    for hospital in heart.HOSPITALS:
+        lines = [
+            f"{row.age},1,{'xyz?'.index(row.ward[:1] or '?') + 1},{row.dose},200,0,1,150,0,1.5,2,0,3,{row.sick}"
+            for row in rows
+            if row.hospital == hospital
+        ]
+        (folder / "heart-disease" / f"processed.{hospital}.data").write_text("\n".join(lines) + "\n")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A source, its files and its fields."""
+
+    write: Callable[[Path, Sequence[Row]], None]
+    rows: Callable[[], list[Row]]
+    changed: str
+    fields: dict[str, Any]
+    constants: dict[str, list[Any]]
+    texts: dict[str, list[Any]]
+
+
+OWN = {"client": "hospital", "part": "part", "duplicates": "drop", "clients": HOSPITALS, "shadow_size": 100}
+WARDS = {"ward": ["x", "y", "z"]}
+KINDS = {
+    "table": Kind(
+        as_table,
+        numbered_hospitals,
+        CHANGED,
+        {"name": "table", "path": "t.csv", "label": "sick", "missing": "impute"} | OWN,
+        {"age": [50.0, 10.0], "dose": [0.0, 1.0]} | WARDS,
+        WARDS,
+    ),
+    "arrays": Kind(
+        as_arrays,
+        numbered_hospitals,
+        CHANGED,
+        {"name": "arrays", "path": "a.npz", "standardize": True} | OWN,
+        {"mean": [50.0, 0.0], "deviation": [10.0, 1.0]},
+        {},
+    ),
+    "images": Kind(
+        as_images,
+        lambda: hospitals([f"h{i:02d}" for i in range(8)]),
+        CHANGED,
+        {"name": "image_folder", "path": "i", "layout": "client/class", "color": "gray", "duplicates": "drop"}
+        | {"clients": 8, "shadow_size": 40},
+        {"mean": [0.2], "deviation": [0.1]},
+        {},
+    ),
+    "heart": Kind(
+        as_heart,
+        lambda: hospitals(heart.HOSPITALS),
+        heart.HOSPITALS[1],
+        {"name": "heart", "shadow_size": 20, "clients": 4},
+        dict.fromkeys(heart.COLUMNS, [50.0, 10.0]) | dict.fromkeys(heart.CATEGORIES, ["1", "2", "3"]),
+        dict.fromkeys(heart.CATEGORIES, ["1", "2", "3"]),
+    ),
+}
+FORMS = ("number", "names", "part", "each_client", "constants")
+
+
+def a_run(kind: Kind, form: str, rows: Sequence[Row], **slots: Any) -> Run:
+    """One round, all clients in one block; ``form`` says where statistics come from (``every_client``: the shares of all)."""
+    names = sorted({row.hospital for row in rows} - {""})
+    fields = dict(kind.fields)
+    split: dict[str, Any] = {"name": "natural", "one_class": "keep"}
+    others = [name for name in names if name != kind.changed]
+    if form in ("number", "names"):
+        split["server"] = 1 if form == "number" else others[:1]
+        fields["clients"] -= 1
+    elif form == "part":
+        split["server"] = "part"
+    elif form == "each_client":
+        fields |= {"statistics": form} | ({"constants": kind.texts} if kind.texts else {})
+    elif form == "constants":
+        fields |= {"statistics": form, "constants": kind.constants}
     training = {"lr": 0.1, "epochs": 2, "batch_size": 10, "clients_per_job": HOSPITALS} | slots.pop("training", {})
-    base = {"rounds": 1, "data": fields, "model": {"name": "mlp", "hidden": [8]}, "training": training}
-    return resolve(base | slots)
+    base = {"rounds": 1, "seed": 1, "data": fields | {"split": split}, "model": {"name": "mlp", "hidden": [8]}}
+    return resolve(base | {"training": training} | slots)
 
 
-def partitioned(run: Run, folder: Path, rows: Table) -> Federation:
-    (folder / "t.csv").write_text("\n".join(",".join(map(str, row)) for row in [COLUMNS, *rows]) + "\n")
+def partitioned(run: Run, kind: Kind, folder: Path, rows: Sequence[Row]) -> Federation:
+    of_server = run.split.config.server == "part"
+    kind.write(folder, rows if of_server else [row for row in rows if row.hospital])
     return partition_data(run, folder)
 
 
-def trained_on(folder: Path) -> list[int]:
-    """The numbers of the rows on which `CHANGED` trains; what it gave to the shadow set is not among them."""
-    numbers = a_run("server", {"features": ["row"], "drop": [], "standardize": False})
-    return partitioned(numbers, folder, table()).client(int(CHANGED[1:])).x[:, 0].astype(int).tolist()
+def changed(kind: Kind, rows: Sequence[Row], change: Change) -> list[Row]:
+    return [change(row) if row.hospital == kind.changed else row for row in rows]
 
 
-def changed(rows: Sequence[int], change: Callable[[list[Any]], list[Any]]) -> Table:
-    """The table, in which ``change`` was made to the rows of these numbers: age, dose, ward and label."""
-    found = table()
-    for row in rows:
-        age, dose, ward, label = change([*found[row][1:4], found[row][6]])
-        found[row] = [row + 0.5, age, dose, ward, *found[row][4:6], label]
-    return found
+def anything(rng: np.random.Generator, rows: Sequence[Row], kind: Kind) -> Change:
+    """A random change: numbers of any size, gaps, texts that nobody else has, other labels, copies of others' rows."""
+    size = 10.0 ** rng.uniform(-3, 12)
+    ward = str(rng.choice(["x", "y", "new", ""])) if "ward" in kind.texts else str(rng.choice(["x", "y", "z"]))
+    copied = iter(rng.permutation([row for row in rows if row.part == "train" and row.hospital != kind.changed]))
+    copies = rng.random() < 0.3
 
-
-def anything(rng: np.random.Generator) -> Callable[[list[Any]], list[Any]]:
-    """A random change: numbers of any size, gaps, words that nobody else has, and other labels."""
-    size, word = 10.0 ** rng.uniform(-3, 12), str(rng.choice(["x", "y", "new", ""]))
-
-    def change(cells: list[Any]) -> list[Any]:
-        return [cells[0] * size, str(rng.choice(["", f"{rng.normal() * size}"])), word, int(rng.integers(2))]
+    def change(row: Row) -> Row:
+        if copies and row.part == "train":
+            other = next(copied)
+            return replace(other, hospital=row.hospital, part=row.part)
+        pixels = np.minimum(rng.integers(1, 5) * row.pixels.astype(int), 255).astype(np.uint8)
+        sick = int(rng.integers(2))
+        numbers = {"age": row.age * size, "dose": rng.normal() * size}
+        return replace(row, sick=sick, ward=ward, pixels=pixels, **numbers)
 
     return change
 
@@ -85,9 +214,11 @@ def released(run: Run, data: Sequence[Federation]) -> np.ndarray:
     """The models [federations, d] that are sent after the round, all with the same random numbers."""
     network = Network(run.model, data[0].shape, data[0].classes, "cpu")
     network.load(network.initial(stream(0, "initial_weights", 0, 0)))
-    draw = lambda purpose, *place: stream(0, purpose, *place)  # noqa: E731
-    whole, start = np.zeros((run.rounds, HOSPITALS), np.int64), [network.weights()]
-    return np.stack([one[0].params for one in train_models(run, data, network, start, whole, [draw] * len(data))])
+    whole = np.zeros((run.rounds, data[0].clients), np.int64)
+    models = train_models(
+        run, data, network, [network.weights()], whole, [lambda *place: stream(0, *place)] * len(data)
+    )
+    return np.stack([one[0].params for one in models])
 
 
 def moves(run: Run, before: Federation, after: Sequence[Federation]) -> np.ndarray:
@@ -95,44 +226,147 @@ def moves(run: Run, before: Federation, after: Sequence[Federation]) -> np.ndarr
     assert all(one.shape == before.shape and (one.sizes == before.sizes).all() for one in after)
     models = [released(run, [before, *after[at : at + AT_ONCE]]) for at in range(0, len(after), AT_ONCE)]
     distances = np.concatenate([np.linalg.norm(one[1:].astype(float) - one[0], axis=1) for one in models])
-    return distances / (CLIP * before.sizes.max() / before.sizes.sum())
+    return distances / (CLIP / before.clients)
 
 
-def test_one_hospital_moves_the_model_by_more_than_is_claimed_if_all_prepare_all(tmp_path: Path) -> None:
-    times_1000 = changed(trained_on(tmp_path), lambda cells: [1000 * cells[0], 1000 * cells[1], *cells[2:]])
-    distance, reasons = {}, {}
-    for statistics in ("all_clients", "server"):
-        run = a_run(statistics, **GLOBAL)
-        before, after = (partitioned(run, tmp_path, rows) for rows in (table(), times_1000))
-        (distance[statistics],) = moves(run, before, [after])
-        reasons[statistics] = global_dp.refusal(run.privacy.config, run)
-    assert distance["all_clients"] == pytest.approx(12.9, abs=0.05), "docs/metric_privacy.md"
-    assert distance["server"] <= 2 * (1 + ROUNDING)
-    assert reasons == {"all_clients": accounting.POOLED, "server": None}
-    assert run.privacy.config.neighboring == "add_or_remove_one"
+def claims(run: Run) -> dict[str, str | None]:
+    return {claim: releases.unmet(claim, run) for claim in ("global_dp", "local_dp", "dp_sgd")}
 
 
-def test_no_change_of_a_hospital_moves_the_model_by_more_than_is_claimed(tmp_path: Path) -> None:
-    """200 random changes of all that a client trains on: another client takes its place, which moves the mean by 2 C w."""
-    run, rng, mine = a_run("server", **GLOBAL), np.random.default_rng(1), trained_on(tmp_path)
-    before = partitioned(run, tmp_path, table())
-    after = [partitioned(run, tmp_path, changed(mine, anything(rng))) for _ in range(CHANGES)]
-    for one in after[:5]:
-        assert one.prepare == before.prepare and one.shadow.x.tobytes() == before.shadow.x.tobytes()
+@pytest.mark.parametrize("name", KINDS)
+def test_no_claim_holds_over_a_shadow_set_of_clients_rows(tmp_path: Path, name: str) -> None:
+    kind = KINDS[name]
+    rows = kind.rows()
+    run = a_run(kind, "every_client", rows, **GLOBAL)
+    assert all("data.split.server" in (reason or "") for reason in claims(run).values())
+    assert global_dp.refusal(run.privacy.config, run) == releases.unmet("global_dp", run)
+    times_1000 = changed(
+        kind, rows, lambda row: replace(row, age=1000 * row.age, dose=1000 * row.dose, pixels=4 * row.pixels)
+    )
+    before = partitioned(run, kind, tmp_path, rows)
+    after = partitioned(run, kind, tmp_path, times_1000)
+    if name != "heart":  # of four clients, each is clipped to a quarter of all
+        assert moves(run, before, [after]).max() > 2.05, "what the claim would have been"
+
+
+def test_rows_of_which_nothing_is_made_void_local_noise_alone() -> None:
+    kind = KINDS["table"]
+    run = a_run(kind, "constants", kind.rows(), **GLOBAL)
+    assert {claim: reason is None for claim, reason in claims(run).items()} == {
+        "global_dp": True,
+        "local_dp": False,
+        "dp_sgd": True,
+    }
+    warm = {"name": "fedavg", "weights": "uniform", "warm_start_epochs": 1}
+    assert None not in claims(a_run(kind, "constants", kind.rows(), aggregation=warm)).values()
+
+
+def test_a_text_of_one_client_changes_the_shape_of_the_model(tmp_path: Path) -> None:
+    kind = KINDS["table"]
+    rows = kind.rows()
+    moved = changed(kind, rows, lambda row: replace(row, ward="new"))
+    shapes = {}
+    for form in ("every_client", "names", "each_client", "constants"):
+        run = a_run(kind, form, rows, **GLOBAL)
+        shapes[form] = {partitioned(run, kind, tmp_path, some).shape for some in (rows, moved)}
+    assert {form: len(found) for form, found in shapes.items()} == {
+        "every_client": 2,
+        "names": 1,
+        "each_client": 1,
+        "constants": 1,
+    }
+
+
+def test_what_a_client_drops_as_a_repetition_depends_on_no_other(tmp_path: Path) -> None:
+    """A hospital that copies all training rows of another takes none of them away, and no test row is one of them."""
+    kind = KINDS["table"]
+    rows = kind.rows()
+    others = iter([row for row in rows if row.hospital == "h03" and row.part == "train"])
+    run = a_run(kind, "constants", rows)
+    before = partitioned(run, kind, tmp_path, rows)
+    copied = changed(kind, rows, lambda row: replace(next(others), hospital=CHANGED) if row.part == "train" else row)
+    after = partitioned(run, kind, tmp_path, copied)
+    assert after.sizes.tolist() == before.sizes.tolist()
+    assert after.client(3).x.tobytes() == before.client(3).x.tobytes()
+    tested = [row for row in rows if row.hospital == "h03" and row.part == "test"]
+    taken = iter(tested)
+    trained_on_tests = changed(
+        kind,
+        rows,
+        lambda row: replace(next(taken, row), hospital=CHANGED, part=row.part) if row.part == "train" else row,
+    )
+    after = partitioned(run, kind, tmp_path, trained_on_tests)
+    held_out = np.concatenate([after.test.x[after.test_owner == 3], after.nonmembers.x[after.nonmember_owner == 3]])
+    assert len(held_out) == 0, "no example of the test part is trained on by anybody"
+
+
+def forms(changes: int) -> list[Any]:
+    """Each source with each sound form; images and heart come with no rows of the server."""
+    return [
+        pytest.param(name, form, changes, id=f"{name}-{form}")
+        for name in KINDS
+        for form in FORMS
+        if form != "part" or name in ("table", "arrays")
+    ]
+
+
+def hold(tmp_path: Path, name: str, form: str, changes: int) -> None:
+    kind = KINDS[name]
+    rows = kind.rows()
+    run = a_run(kind, form, rows, **GLOBAL)
+    assert claims(run)["global_dp"] is None
+    rng = np.random.default_rng(1)
+    before = partitioned(run, kind, tmp_path, rows)
+    assert kind.changed in before.client_names
+    after = [partitioned(run, kind, tmp_path, changed(kind, rows, anything(rng, rows, kind))) for _ in range(changes)]
+    assert all(one.prepare == before.prepare for one in after)
     distances = moves(run, before, after)
     assert distances.max() <= 2 * (1 + ROUNDING)
-    assert distances.max() == pytest.approx(1.7, abs=0.05), "docs/metric_privacy.md"
-    assert np.median(distances) > 0.5, "the changes are changes"
+    assert np.median(distances) > 0.1, "the changes are changes"
 
 
-def test_one_row_prepares_the_others_only_if_all_prepare_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "form", "changes"), forms(5))
+def test_a_client_moves_the_model_by_no_more_than_claimed(tmp_path: Path, name: str, form: str, changes: int) -> None:
+    hold(tmp_path, name, form, changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "form", "changes"), forms(200))
+def test_200_changes_move_it_by_no_more(tmp_path: Path, name: str, form: str, changes: int) -> None:
+    hold(tmp_path, name, form, changes)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_row_prepares_the_others_of_its_client_only_with_its_own_statistics(tmp_path: Path, form: str) -> None:
     """The claim of DP-SGD is about one row, which must be the only one that the model sees otherwise."""
-    noisy = {"training": {"name": "dp_sgd", "noise_multiplier": 1.0, "clients_per_job": 5}}
-    one_row, differ = changed(trained_on(tmp_path)[:1], lambda cells: [1e9 * cells[0], -1e9, "new", cells[3]]), {}
-    for statistics in ("all_clients", "server"):
-        run = a_run(statistics, **noisy)
-        before, after = (partitioned(run, tmp_path, rows) for rows in (table(), one_row))
-        same_columns = before.shape == after.shape
-        differ[statistics] = (before.train.x != after.train.x).any(axis=1).sum() if same_columns else len(before.train)
-        assert (dp_sgd.guarantee(run.training.config, run) == accounting.POOLED) == (statistics == "all_clients")
-    assert differ == {"all_clients": len(before.train), "server": 1}
+    kind = KINDS["table"]
+    rows = kind.rows()
+    one = next(i for i, row in enumerate(rows) if row.hospital == CHANGED and row.part == "train")
+    other = [replace(row, age=1e9, dose=-1e9, ward="new") if i == one else row for i, row in enumerate(rows)]
+    run = a_run(kind, form, rows, training={"name": "dp_sgd", "noise_multiplier": 1.0, "clients_per_job": 5})
+    before, after = (partitioned(run, kind, tmp_path, some) for some in (rows, other))
+    differ = int((before.train.x != after.train.x).any(axis=1).sum())
+    holds = dp_sgd.guarantee(run.training.config, run).startswith("dp")
+    assert holds == (form != "each_client")
+    assert differ == len(before.client(7)) if form == "each_client" else differ <= 1
+
+
+def test_local_noise_claims_nothing_while_the_server_holds_rows_of_clients() -> None:
+    kind = KINDS["table"]
+    rows = kind.rows()
+    local = {"privacy": {"name": "local_dp", "noise_multiplier": 1.0}, "aggregation": UNIFORM}
+    states = {}
+    for form in ("every_client", *FORMS):
+        run = a_run(kind, form, rows, **local)
+        states[form] = local_dp.refusal(run.privacy.config, run) is None
+    assert states == {
+        "every_client": False,
+        "number": True,
+        "names": True,
+        "part": True,
+        "each_client": False,
+        "constants": False,
+    }
+    empty = replace(kind, fields=kind.fields | {"shadow_size": 0})
+    run = a_run(empty, "constants", rows, **local)
+    assert local_dp.refusal(run.privacy.config, run) is None

@@ -212,7 +212,8 @@ def test_whoever_sees_models_alone_sees_the_noise_of_all_who_sent():
     [
         ({"privacy": {"noise_multiplier": 0.0}}, "noise is added"),
         ({"privacy": {"noise_multiplier": 1e-6}}, "noise is added"),
-        ({"data__config__pools_clients": True}, "data.statistics"),
+        ({"data__config__prepared_by": "all_clients"}, "data.statistics"),
+        ({"split__module__server_has": lambda *_: "clients"}, "data.split.server"),
         ({"model__module__BATCH_NORM": True}, "batch normalization"),
         ({"measures_curvature": True}, "curvature"),
         ({"clustering__config__restarts": 3}, "initializations"),

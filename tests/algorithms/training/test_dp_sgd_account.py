@@ -39,8 +39,10 @@ def judged(
         privacy=SimpleNamespace(config=SimpleNamespace(noise=noise)),
         clustering=starts,
         measures_curvature=measures_curvature,
-        aggregation=StandIn(name="finp_ala", module=None),
-        data=SimpleNamespace(config=SimpleNamespace(pools_clients=False)),
+        model=StandIn(module=SimpleNamespace(BATCH_NORM=False)),
+        aggregation=StandIn(name="finp_ala", module=SimpleNamespace(statistics=lambda _: ()), config=None),
+        data=SimpleNamespace(config=SimpleNamespace(prepared_by=None)),
+        split=StandIn(module=SimpleNamespace(server_has=lambda *_: "strangers"), config=None),
     )
     return final_metrics(config, run, Outcome([{}] * rounds, [], np.array(sizes)))
 
