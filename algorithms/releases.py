@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from algorithms.core.views import SIGHTS, Sight
 from algorithms.interfaces import Run
 
 Claim = Literal["global_dp", "local_dp", "dp_sgd"]
+
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
 
 NOISE = "covered by the noise"
 TRUSTED = "the server is trusted with it"

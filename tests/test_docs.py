@@ -189,6 +189,11 @@ def test_the_tables_of_the_readme_are_made_of_what_is_declared(table: str, capsy
     assert f"\n\n{made}\n" in page("README.md")
 
 
+def test_the_table_of_guarantees_is_made_of_what_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "guarantees"]) == 0
+    assert f"\n{capsys.readouterr().out}<!-- end of the list -->\n" in page("docs/guarantees.md")
+
+
 # Results
 
 

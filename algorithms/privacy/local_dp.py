@@ -23,9 +23,10 @@ learn at z = 0.1 and 0.2, where ten rounds cost an epsilon of 2269 and 634; at a
 (`sweeps/local_dp.yaml`). Global noise gives the same epsilon for sqrt(n) times less of it, to those who trust the server.
 
 No epsilon is stated where the server gets more of clients than noised updates: choices of a model, losses, curvatures,
-numbers of examples, running statistics, rows in its shadow set (`algorithms.releases`). Metrics of the round are the server's: norms are those of noised updates, and nobody but
-the client knows whether one was clipped. The clip is best chosen on public data: a median of the clients' norms tells
-of them. Replicas and shadow federations add local noise of their own; a repeated training (whitebox_mia) has it, too.
+numbers of examples, running statistics, rows in its shadow set (`algorithms.releases`). Metrics of the round are the
+server's: norms are those of noised updates, and nobody but the client knows whether one was clipped. The clip is best
+chosen on public data: a median of the clients' norms tells of them. Replicas and shadow federations add local noise of
+their own; a repeated training (whitebox_mia) has it, too.
 """
 
 from __future__ import annotations

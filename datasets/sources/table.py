@@ -6,7 +6,8 @@
       label: outcome            texts, whole numbers or true/false: few distinct values
       client: hospital          optional: whose row it is, for the split natural
       group: country            optional: the group of the client
-      part: split               optional: train, test or server (whose rows are no client's); otherwise test_share is drawn, stratified by client and label
+      part: split               optional: train, test or server (whose rows are no client's); otherwise test_share is
+                                drawn, stratified by client and label
       subject: patient          optional: whom a row is about; test_share is then a share of the subjects
 
 The suffix chooses the reader: .csv, .tsv, .parquet, .arrow, .feather, or a folder that ``save_to_disk`` wrote (of a

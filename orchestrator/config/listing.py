@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from algorithms import releases
 from algorithms.core.configs import CurvatureConfig
 from algorithms.core.private_search import Draws
 from attacks.interfaces import adversary, sees
@@ -208,11 +209,32 @@ def listing(name: str | None) -> str:
 TABLES = {
     "attacks": ("attack", "asks", "attacker", "needs to see", "papers"),
     "defenses": ("defense", "against", "guarantee", "cost", "papers"),
+    "guarantees": ("what may leave a client", "when", "seen under `server_sees`", *releases.CLAIMS),
 }
 
 
 def table(which: str) -> str:
-    """The attacks by what they ask, or the defenses, those with a guarantee first, as Markdown; one of `TABLES`."""
+    """One of `TABLES` as Markdown: the attacks by what they ask, the defenses, those with a guarantee first, or `_released`."""
+    rows = _released() if which == "guarantees" else _described(which)
+    head = TABLES[which]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *rows))
+
+
+def _released() -> list[tuple[str, ...]]:
+    """What leaves a client, and what each guarantee makes of it."""
+    return [
+        (
+            release.what,
+            release.when or "always",
+            ", ".join(f"`{view}`" for view in release.views),
+            *(release.handling[claim] for claim in releases.CLAIMS),
+        )
+        for release in releases.RELEASES
+    ]
+
+
+def _described(which: str) -> list[tuple[str, ...]]:
+    """What the attacks or the defenses say of themselves."""
     rows = list[tuple[str, ...]]()
     for slot, name, part in ((at, it, complete(at.folder, it)) for at in SLOTS for it in components(at.folder)):
         papers = ", ".join(f"[{paper}]({address})" for paper, address in getattr(part, "PAPERS", {}).items())
@@ -221,7 +243,7 @@ def table(which: str) -> str:
         elif which == "defenses" and getattr(part, "AGAINST", None):
             rows.append((f"`{slot.key}: {name}`", part.AGAINST, part.GUARANTEE, part.COST, papers))
     rows.sort(key=lambda row: row[1] if which == "attacks" else str(row[2].startswith("none")))
-    return "\n".join(f"| {' | '.join(line)} |" for line in (TABLES[which], ("---",) * 5, *rows))
+    return rows
 
 
 def _lines(described: Mapping[str, Any]) -> list[str]:

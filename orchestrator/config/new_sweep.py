@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from datasets.federation import excerpt, printable
+from datasets.federation import Ints, excerpt, printable
 from datasets.profile import TEST_SHARE, Profile
 from datasets.splits.natural import too_small
 
@@ -24,7 +25,9 @@ HERE, TEMPLATE = Path(__file__).parent, "new_sweep.yaml.jinja"
 FEWEST_EXAMPLES = 70  # with fewer, too few are left for clients to train on and for attacks to compare members with
 FEWEST_TO_TRAIN_ON, FEWEST_TO_TEST_ON = 20, 2
 FEWEST_OF_A_CLIENT = 5  # to train on, once test part and shadow set are taken away
-SHADOW_SHARE = 0.25  # of the training part
+SHADOW_SHARE = 0.25  # of the training part, where nobody says whose the examples are
+ASIDE_SHARE = 0.2  # of the clients, who are set aside for the server
+MOST_ASIDE = 5
 EACH = 30  # examples of a client, at least, where the data name no clients
 MOST_CLIENTS = 20
 MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that overfit as in practice
@@ -46,6 +49,7 @@ class Sizes:
         tests: the most examples of the test part that measure accuracy, and as many non-members; None for a half each.
         smallest: about how many examples the smallest client trains on.
         small: the clients of the data that the split leaves out, as they would train on fewer than `FEWEST_OF_A_CLIENT`.
+        aside: the clients whose training examples are the shadow set, and who take no part.
     """
 
     clients: int
@@ -54,6 +58,7 @@ class Sizes:
     tests: int | None
     smallest: int
     small: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
 
 
 def sizes(profile: Profile) -> Sizes:
@@ -71,35 +76,73 @@ def sizes(profile: Profile) -> Sizes:
             f"the training part has {train.sum()} examples and the test part {test.sum()}; at least {FEWEST_TO_TRAIN_ON} and "
             f"{FEWEST_TO_TEST_ON} are needed"
         )
-    enough = (train - np.ceil(SHADOW_SHARE * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
-    clients = min(MOST_CLIENTS, int(enough.sum()))
     if profile.clients and total >= FEWEST_EXAMPLES:
-        if clients < 2:
-            raise ValueError(
-                f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
-                "and shadow set are taken away; two such clients are needed at least. Without --client the examples are "
-                "partitioned among clients"
-            )
-        total = round((train + test)[enough].mean() * clients)
+        return _of_clients(profile)
     if total < FEWEST_EXAMPLES:
-        raise ValueError(
-            f"{total} different examples (repeated ones count once) are too few: clients, test set, non-members and "
-            f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
-        )
-    # Whichever clients are drawn, they can give so many.
-    available = int(np.sort(train[enough])[:clients].sum()) if profile.clients else int(train.sum())
+        raise _too_few(total)
+    available = int(train.sum())
     shadow = min(int(SHADOW_SHARE * available), MOST_CLIENTS * MOST_EACH)
-    if not profile.clients:
-        rest = available - shadow
-        clients = min(MOST_CLIENTS, max(2, rest // EACH))
-        each = MOST_EACH if rest > clients * MOST_EACH else None
-        most = MOST_TESTS if test.sum() > 2 * MOST_TESTS else None
-        return Sizes(clients, each, shadow, most, smallest=(each or rest // clients) // 3)
-    small = too_small(FEWEST_OF_A_CLIENT, shadow, clients, train, test)
-    left = train[~small] - np.ceil(shadow * train[~small] / np.sort(train[~small])[:clients].sum())
-    each = MOST_EACH if left.max() > MOST_EACH else None
-    left_out = tuple(profile.clients[client] for client in np.flatnonzero(small))
-    return Sizes(clients, each, shadow, None, min(int(left.min()), MOST_EACH), left_out)
+    rest = available - shadow
+    clients = min(MOST_CLIENTS, max(2, rest // EACH))
+    each = MOST_EACH if rest > clients * MOST_EACH else None
+    most = MOST_TESTS if test.sum() > 2 * MOST_TESTS else None
+    return Sizes(clients, each, shadow, most, smallest=(each or rest // clients) // 3)
+
+
+def _of_clients(profile: Profile) -> Sizes:
+    """Divide the examples of clients that the data name; some of three clients or more are set aside for the server."""
+    train, test = profile.train, profile.test
+    enough = (train >= FEWEST_OF_A_CLIENT) & (test > 0)
+    aside = _set_aside(profile, enough)
+    share = 0 if len(aside) else SHADOW_SHARE  # two clients give the server a share of their rows
+    able = (train - np.ceil(share * train) >= FEWEST_OF_A_CLIENT) & (test > 0)
+    able[aside] = False
+    clients = min(MOST_CLIENTS, int(able.sum()))
+    if clients < 2:
+        raise ValueError(
+            f"{clients} of {len(train)} clients have {FEWEST_OF_A_CLIENT} examples or more to train on, once test part "
+            "and shadow set are taken away; two such clients are needed at least. Without --client the examples are "
+            "partitioned among clients"
+        )
+    total = round((train + test)[able].mean() * (clients + len(aside)))
+    if total < FEWEST_EXAMPLES:
+        raise _too_few(total)
+    of_server = int(train[aside].sum()) if len(aside) else int(share * np.sort(train[able])[:clients].sum())
+    shadow = min(of_server, MOST_CLIENTS * MOST_EACH)
+    given = 0 if len(aside) else shadow
+    others = np.ones(len(train), np.bool_)
+    others[aside] = False
+    small = others & too_small(FEWEST_OF_A_CLIENT, given, clients, train, np.where(others, test, 0))
+    kept = train[others & ~small]
+    left = kept - np.ceil(given * kept / np.sort(kept)[:clients].sum())
+    return Sizes(
+        clients,
+        MOST_EACH if left.max() > MOST_EACH else None,
+        shadow,
+        None,
+        smallest=min(int(left.min()), MOST_EACH),
+        small=tuple(profile.clients[client] for client in np.flatnonzero(small)),
+        aside=tuple(profile.clients[client] for client in aside),
+    )
+
+
+def _set_aside(profile: Profile, enough: NDArray[np.bool_]) -> Ints:
+    """Choose the clients that are set aside for the server, of all sizes; none of fewer than three with ``enough``."""
+    candidates = np.flatnonzero(enough)
+    count = min(MOST_ASIDE, max(1, round(ASIDE_SHARE * len(candidates))))
+    several = [client for client in candidates if profile.clients[client] not in profile.one_class]
+    if len(candidates) < 3 or len(several) < count:
+        return candidates[:0]
+    by_size = np.array(several)[np.argsort(profile.train[several], kind="stable")]
+    places = np.linspace(0, len(by_size) - 1, count + 2)[1:-1]
+    return np.sort(by_size[np.ceil(places).astype(np.int64)])
+
+
+def _too_few(total: int) -> ValueError:
+    return ValueError(
+        f"{total} different examples (repeated ones count once) are too few: clients, test set, non-members and "
+        f"shadow set share them, and {FEWEST_EXAMPLES} are needed at least"
+    )
 
 
 def new_sweep(profile: Profile, path: str, name: str) -> str:
@@ -112,6 +155,8 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
 
     counts, images = sizes(profile), len(profile.shape) == 3
     split, why_split = _split(profile, counts)
+    if profile.clients:
+        profile.notes.append(_whose_shadow(counts))
     environment = Environment(loader=FileSystemLoader(HERE), trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - YAML
     # Comments are printable, so that no line ends where a reader of YAML does not expect it.
     wrapped = lambda text, indent: textwrap.wrap(printable(text), WIDEST - indent - 2)  # noqa: E731
@@ -132,12 +177,28 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
     )
 
 
+def _whose_shadow(counts: Sizes) -> str:
+    """Whose the server's examples are, and what follows for an epsilon."""
+    if counts.aside:
+        return (
+            f"set aside for the server: {excerpt(counts.aside, MOST_ASIDE)}; their {counts.shadow} training examples are no "
+            "client's, so that the epsilon of the others holds"
+        )
+    return (
+        "no epsilon will hold: with fewer than three clients none can be set aside, and the server's examples are a share of "
+        "theirs"
+    )
+
+
 def _split(profile: Profile, counts: Sizes) -> tuple[str, str]:
     """The split, and why: natural where the data say whose an example is, else unequal shares of the classes."""
     if not profile.clients:
         split = f"{{name: dirichlet, alpha: 1.0, algorithm: fedml, min_size: {max(2, min(10, counts.smallest))}}}"
         return split, "smaller alpha: clients differ more in their classes"
     fields, remarks = ["name: natural"], []
+    if counts.aside:
+        fields.append(f"server: {_yaml(list(counts.aside))}")
+        remarks.append("clients that are set aside: their rows are the server's, and the epsilon of the others holds")
     if counts.small:
         fields += ["too_few: leave_out", f"min_examples: {FEWEST_OF_A_CLIENT}"]
         remarks.append(f"too small: {excerpt(counts.small)}")

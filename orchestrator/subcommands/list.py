@@ -13,7 +13,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
     add(
-        "name", nargs="?", help="a component, slot, base, resources, tune, file, or a table: metrics, attacks, defenses"
+        "name",
+        nargs="?",
+        help="a component, slot, base, resources, tune, file, or a table: metrics, attacks, defenses, guarantees",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, for programs")

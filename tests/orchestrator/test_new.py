@@ -47,7 +47,7 @@ def test_a_table_becomes_a_sweep(patients, tmp_path, capsys, options):
     assert len(sweep.runs) == 6
     assert data_problems(sweep, download=False) == []
     run = sweep.runs[0]
-    assert (run.split.name, run.data.config.clients) == (("natural", 4) if options else ("dirichlet", 7))
+    assert (run.split.name, run.data.config.clients) == (("natural", 3) if options else ("dirichlet", 7))
 
 
 @pytest.mark.slow

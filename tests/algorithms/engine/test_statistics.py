@@ -122,6 +122,7 @@ class Kind:
 
 
 OWN = {"client": "hospital", "part": "part", "duplicates": "drop", "clients": HOSPITALS, "shadow_size": 100}
+CODES = {name: ["1", "2", "3"] for name in heart.CATEGORIES}
 WARDS = {"ward": ["x", "y", "z"]}
 KINDS = {
     "table": Kind(
@@ -154,8 +155,8 @@ KINDS = {
         lambda: hospitals(heart.HOSPITALS),
         heart.HOSPITALS[1],
         {"name": "heart", "shadow_size": 20, "clients": 4},
-        dict.fromkeys(heart.COLUMNS, [50.0, 10.0]) | dict.fromkeys(heart.CATEGORIES, ["1", "2", "3"]),
-        dict.fromkeys(heart.CATEGORIES, ["1", "2", "3"]),
+        {name: [50.0, 10.0] for name in heart.COLUMNS} | CODES,
+        CODES,
     ),
 }
 FORMS = ("number", "names", "part", "each_client", "constants")
@@ -245,8 +246,11 @@ def test_no_claim_holds_over_a_shadow_set_of_clients_rows(tmp_path: Path, name: 
     )
     before = partitioned(run, kind, tmp_path, rows)
     after = partitioned(run, kind, tmp_path, times_1000)
-    if name != "heart":  # of four clients, each is clipped to a quarter of all
-        assert moves(run, before, [after]).max() > 2.05, "what the claim would have been"
+    (distance,) = moves(run, before, [after])
+    if name in ("table", "arrays"):
+        assert distance == pytest.approx({"table": 16.6, "arrays": 13.5}[name], abs=0.05), "docs/guarantees.md"
+    elif name == "images":  # of heart's four clients, each is clipped to a quarter of all
+        assert distance > 2.05, "what the claim would have been"
 
 
 def test_rows_of_which_nothing_is_made_void_local_noise_alone() -> None:
@@ -289,7 +293,7 @@ def test_what_a_client_drops_as_a_repetition_depends_on_no_other(tmp_path: Path)
     assert after.sizes.tolist() == before.sizes.tolist()
     assert after.client(3).x.tobytes() == before.client(3).x.tobytes()
     tested = [row for row in rows if row.hospital == "h03" and row.part == "test"]
-    taken = iter(tested)
+    taken = iter(tested[:5])
     trained_on_tests = changed(
         kind,
         rows,
@@ -297,7 +301,7 @@ def test_what_a_client_drops_as_a_repetition_depends_on_no_other(tmp_path: Path)
     )
     after = partitioned(run, kind, tmp_path, trained_on_tests)
     held_out = np.concatenate([after.test.x[after.test_owner == 3], after.nonmembers.x[after.nonmember_owner == 3]])
-    assert len(held_out) == 0, "no example of the test part is trained on by anybody"
+    assert len(held_out) == len(tested) - 5, "no example of the test part is trained on by anybody"
 
 
 def forms(changes: int) -> list[Any]:
