@@ -37,6 +37,7 @@ ROUNDING = 1e-3
 AT_ONCE = 20
 UNIFORM = {"name": "fedavg", "weights": "uniform"}
 GLOBAL = {"privacy": {"name": "global_dp", "clip": CLIP, "noise_multiplier": 4.0}, "aggregation": UNIFORM}
+LOCAL = {"privacy": {"name": "local_dp", "clip": CLIP, "noise_multiplier": 4.0}, "aggregation": UNIFORM}
 
 
 @dataclass(frozen=True)
@@ -314,11 +315,11 @@ def forms(changes: int) -> list[Any]:
     ]
 
 
-def hold(tmp_path: Path, name: str, form: str, changes: int) -> None:
+def hold(tmp_path: Path, name: str, form: str, changes: int, **defense: Any) -> None:
     kind = KINDS[name]
     rows = kind.rows()
-    run = a_run(kind, form, rows, **GLOBAL)
-    assert claims(run)["global_dp"] is None
+    run = a_run(kind, form, rows, **(defense or GLOBAL))
+    assert claims(run)[run.privacy.name] is None
     rng = np.random.default_rng(1)
     before = partitioned(run, kind, tmp_path, rows)
     assert kind.changed in before.client_names
@@ -332,6 +333,12 @@ def hold(tmp_path: Path, name: str, form: str, changes: int) -> None:
 @pytest.mark.parametrize(("name", "form", "changes"), forms(5))
 def test_a_client_moves_the_model_by_no_more_than_claimed(tmp_path: Path, name: str, form: str, changes: int) -> None:
     hold(tmp_path, name, form, changes)
+
+
+@pytest.mark.parametrize("form", ["number", "names", "part"])
+def test_a_client_moves_what_is_sent_under_local_noise_by_no_more(tmp_path: Path, form: str) -> None:
+    """All that a client sends is one noised update, so that the model moves as far as its sensitivity allows."""
+    hold(tmp_path, "table", form, 5, **LOCAL)
 
 
 @pytest.mark.slow
@@ -358,10 +365,9 @@ def test_one_row_prepares_the_others_of_its_client_only_with_its_own_statistics(
 def test_local_noise_claims_nothing_while_the_server_holds_rows_of_clients() -> None:
     kind = KINDS["table"]
     rows = kind.rows()
-    local = {"privacy": {"name": "local_dp", "noise_multiplier": 1.0}, "aggregation": UNIFORM}
     states = {}
     for form in ("every_client", *FORMS):
-        run = a_run(kind, form, rows, **local)
+        run = a_run(kind, form, rows, **LOCAL)
         states[form] = local_dp.refusal(run.privacy.config, run) is None
     assert states == {
         "every_client": False,
@@ -372,5 +378,5 @@ def test_local_noise_claims_nothing_while_the_server_holds_rows_of_clients() -> 
         "constants": False,
     }
     empty = replace(kind, fields=kind.fields | {"shadow_size": 0})
-    run = a_run(empty, "constants", rows, **local)
+    run = a_run(empty, "constants", rows, **LOCAL)
     assert local_dp.refusal(run.privacy.config, run) is None
