@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from orchestrator.results.provenance import data_hash
 from orchestrator.trial.attack_round import ClusterModels
 from orchestrator.trial.client_actors import LocalClients
 from orchestrator.trial.restarts import Trial
+from tests.support.inline_sweep import undisturbed
 from tests.support.planted import (
     ATTACK,
     PlannedShadows,
@@ -387,3 +389,20 @@ def test_every_round_is_told_once_and_none_while_starts_are_compared(tmp_path, r
         told += rows
     assert told == [0, 1, 2, 3, 4]
     assert trial.news() == []
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_client_ends_a_run_under_local_noise_by_its_own_examples(tmp_path):
+    """Numbers that overflow a network give a loss that is not finite; whoever sees that the run ended would learn of it."""
+    rng = np.random.default_rng(0)
+    hospital = np.arange(180) % 6
+    table = pd.DataFrame(rng.normal(size=(180, 40)) * np.where(hospital == 2, 1e300, 1)[:, None])
+    table = table.assign(hospital=[f"h{i}" for i in hospital], sick=rng.choice(["no", "yes"], 180))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    data = "{name: table, path: t.csv, label: sick, client: hospital, clients: 5, split: {name: natural, server: [h5]}}"
+    base = f"rounds: 2, data: {data}, model: {{name: mlp, hidden: [4]}}, attacks: [{{name: sia, targets: 3}}]"
+    noise = "privacy: {name: local_dp, noise_multiplier: 4.0}, aggregation: {name: fedavg, weights: uniform}"
+    (tmp_path / "s.yaml").write_text(f"name: s\nbase: {{{base}, {noise}}}\n")
+    trials = pd.read_parquet(undisturbed(tmp_path / "s.yaml", tmp_path / "results") / "s" / "trials.parquet")
+    assert trials["status"].tolist() == ["finished"] and trials["epsilon"].notna().all()
+    assert not np.isfinite(trials["loss"]).all()
