@@ -8,11 +8,11 @@ first component. All other swept keys are equal, except for fields that the base
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from algorithms.core.metric import MINOR
+from algorithms.core.metric import ACCURACY, MINOR
 from algorithms.metrics import statistics
 from orchestrator.config.metric_names import metric, table_columns
 from orchestrator.report.context import chance_of, epsilons, main_risk, shown_beside
@@ -45,6 +45,7 @@ class Contrast:
         family: the tests of this comparison that it was corrected with, see `corrected`.
         tests: the number of tests in this family.
         place: the place of the method's setting among those of the results, or of its line in a table of two sweeps.
+        learned: whether one of the two is more accurate than a constant answer (`learns`), if it is about accuracy.
     """
 
     slot: str
@@ -60,11 +61,12 @@ class Contrast:
     family: str = ""
     tests: int = 0
     place: int = -1
+    learned: bool = True
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is significant among the tests of its family."""
-        return self.p_holm < statistics.SIGNIFICANT
+        """Whether the difference is significant among the tests of its family, and one of the models has learned anything."""
+        return self.p_holm < statistics.SIGNIFICANT and self.learned
 
     @property
     def comparison(self) -> tuple[str, ...]:
@@ -106,25 +108,49 @@ def compared_metrics(results: Results, rank: int = MINOR - 1) -> list[str]:
 
 def main_metrics(results: Results) -> list[str]:
     """The metrics of a table that is to be read: the headline's, important ones, epsilons; none twice under two names."""
-    names = dict.fromkeys((*filter(None, main_risk(results) or ()), *compared_metrics(results, IMPORTANT), *epsilons()))
+    names = (*filter(None, main_risk(results) or ()), *compared_metrics(results, IMPORTANT), *epsilons())
+    return sorted(_different(results, names), key=lambda name: metric(name).direction != "higher")
+
+
+def _different(results: Results, names: Iterable[str]) -> list[str]:
+    """The measured ones of these metrics, without those whose values are all the same as those of an earlier one."""
     columns: dict[tuple[Any, ...], str] = {}
-    for name in filter(results.has, names):
+    for name in filter(results.has, dict.fromkeys(names)):
         columns.setdefault(tuple(trial.get(name) for trial in results.trials), name)
-    return sorted(columns.values(), key=lambda name: metric(name).direction != "higher")
+    return list(columns.values())
 
 
 def contrasts(results: Results) -> list[Contrast]:
     """All comparisons of a sweep in the headline's risk, its accuracy, and `compared_metrics`, `corrected`."""
     first, paired = main_risk(results) or (), list[Contrast]()
-    names = dict.fromkeys((*compared_metrics(results), *filter(None, first)))
+    different = _different(results, (*filter(None, first), *compared_metrics(results)))
+    names = [name for name in compared_metrics(results) if name in different]
+    names += [name for name in different if name not in names]
     for slot in ALGORITHM:
         for method, baseline, common in _pairs_of_settings(results, slot):
             labels = _label(results, slot, method, baseline), _label(results, slot, baseline, method)
             for name in names:
                 if all(setting.measured(name) or not setting.finished for setting in (method, baseline)):
                     test = contrast(slot, *labels, common, name, method, baseline)
-                    paired.append(replace(test, place=results.settings.index(method)))
+                    learned = any(map(learns, (method, baseline), (name, name)))
+                    paired.append(replace(test, place=results.settings.index(method), learned=learned))
     return corrected(paired, first)
+
+
+def learns(setting: Setting, name: str) -> bool:
+    """Whether a metric of accuracy is above what a constant answer reaches; true of metrics without such a value.
+
+    The interval over runs must lie above it or, of fewer than three runs, the mean.
+    """
+    chance = metric(name).chance
+    if metric(name).family != ACCURACY or not isinstance(chance, str):
+        return True
+    constant = setting.measured(chance)
+    values = setting.measured(name)
+    if not constant or len(constant) != len(values):
+        return True
+    above = statistics.estimate([value - reached for value, reached in zip(values, constant, strict=True)], (-1.0, 1.0))
+    return above.mean > 0 if above.n < statistics.FEWEST else above.low > 0
 
 
 def corrected(paired: Sequence[Contrast], first: Collection[str]) -> list[Contrast]:

@@ -19,13 +19,13 @@ from statistics import NormalDist
 
 from algorithms.core.metric import CLIENT, MEMBERSHIP, SOURCE
 from algorithms.metrics.statistics import FEWEST, NAN, ROUNDING, SIGNIFICANT, holm, number, p_text, paired_test
-from datasets.federation import printable
+from datasets.federation import excerpt, printable
 from orchestrator.config.document import read
 from orchestrator.config.metric_names import metric, metrics
 from orchestrator.report import context
 from orchestrator.report.context import main_risk
 from orchestrator.report.data import Results, Row, Setting, text
-from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, power
+from orchestrator.report.frame import HEADLINE, Contrast, baseline_of, between, contrasts, learns, power
 from orchestrator.report.numbers import Number, compare
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 
@@ -111,7 +111,26 @@ def headline(results: Results, risk: HeadlineRisk | None, paired: Sequence[Contr
         return _without_attack(results)
     compared = _compared([test for test in paired if test.metric == risk.name], risk.name)
     sides = _sides(_beyond_chance(results, risk.settings, risk.name))
-    return f"{_found(results, risk.settings, risk.name, sides)}; {compared}."
+    words = [f"{_found(results, risk.settings, risk.name, sides)}; {compared}."]
+    if set(sides) != {"above"}:
+        words += _other_attacks(results, risk)
+    return " ".join((*words, *_constant(results, risk.accuracy)))
+
+
+def _constant(results: Results, name: str) -> list[str]:
+    """A sentence on the settings in which a model is no more accurate than one that always gives the same answer."""
+    measured = [setting for setting in results.settings if name and setting.measured(name)]
+    idle = [setting for setting in measured if not learns(setting, name)]
+    if not idle:
+        return []
+    chances = [context.chance_of(setting, name) or NAN for setting in idle]
+    reached = " to ".join(dict.fromkeys(number(end, 3) for end in (min(chances), max(chances))))
+    if len(idle) == len(measured):
+        who = "No model beats"
+    else:
+        labels = [setting_label(results.keys, setting.values) for setting in idle]
+        who = f"The model does not beat ({excerpt(labels, NAMED)})"
+    return [f"{who} a constant answer, the commonest class of the training examples (accuracy {reached})."]
 
 
 def _found(results: Results, settings: Sequence[Setting], name: str, sides: Sequence[str]) -> str:
@@ -193,7 +212,8 @@ def _compared(paired: Sequence[Contrast], name: str) -> str:
     changed = [test for test in tested if test.significant]
     words = [
         f"{test.method}{f' ({test.setting})' if test.setting else ''} "
-        f"{'improves it' if test.difference.mean * better > 0 else 'makes it worse'} by {_size(test)}"
+        f"{'raises' if test.difference.mean > 0 else 'lowers'} {context.full_label(name)} by {_size(test)} "
+        f"({'better' if test.difference.mean * better > 0 else 'worse'})"
         for test in changed[:NAMED]
     ]
     pairs = between([test.difference.n for test in tested])
@@ -294,9 +314,14 @@ def _difference(test: Contrast) -> str:
     where = f", {test.setting}" if test.setting else ""
     return (
         f"{test.method} against {test.baseline}{where}: {context.full_label(test.metric)} {kind} by {_size(test)}"
-        f"{judged if test.significant else ', not significant'}; {test.difference.n} pairs, "
+        f"{judged if test.significant else _undecided(test)}; {test.difference.n} pairs, "
         f"{p}{' (Holm)' if test.tests > 1 else ''}."
     )
+
+
+def _undecided(test: Contrast) -> str:
+    """Why a difference is called neither better nor worse."""
+    return ", not significant" if test.learned else ", and neither model beats a constant answer"
 
 
 def _size(test: Contrast) -> str:

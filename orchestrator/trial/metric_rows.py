@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from algorithms.core.choices import Preferences
+from algorithms.core.metric import ACCURACY
 from algorithms.curvature import ranking
 from algorithms.interfaces import Outcome, Run
 from algorithms.metrics import classification, fairness, violations
 from algorithms.metrics import clusters as sorting
+from algorithms.metrics.declared import ROUND_METRICS
 from attacks.metrics import client_risk, intervals
 from attacks.metrics.client_risk import Attacked
 from attacks.metrics.membership import NAN, auc, losses, probabilities
@@ -24,6 +26,10 @@ from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.saved import RunState
 
 GROUPED = (sorting.MAJORITY, sorting.MINORITY)
+# Accuracies, and the columns of what a model reaches that always answers the commonest class.
+CONSTANT = {
+    entry.name: entry.chance for entry in ROUND_METRICS if entry.family == ACCURACY and isinstance(entry.chance, str)
+}
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,8 @@ def round_row(shot: Snapshot) -> dict[str, Any]:
     groups = {name: data.groups == g for g, name in enumerate(data.group_names)}
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, used).mean())}
     row["train_accuracy"] = float(of_own_model(state.accuracies, used).mean())
-    row |= (_accuracies(shot) | _server_test(shot)) if shot.evaluated else {}
+    if shot.evaluated:
+        row |= _accuracies(shot) | _server_test(shot) | _accuracies_of_constant(shot)
     row |= _model_risks(state, shot.preferences, data)
     if (state.reference >= 0).all():  # who uses another model than that chosen by loss alone when risk began to count
         moved = state.reference != used
@@ -139,6 +146,16 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
     if owned.any():
         row["aggregated_accuracy"] = float(shot.hits[owned].mean())
     return {"accuracy": right / counted if counted else float(shot.hits.mean())} | row
+
+
+def _accuracies_of_constant(shot: Snapshot) -> dict[str, float]:
+    """Return the accuracies of a model that always answers the commonest class of the training examples."""
+    commonest = np.bincount(shot.data.train.y, minlength=shot.data.classes).argmax()
+    answers = np.arange(shot.data.classes) == commonest
+    outputs = np.broadcast_to(answers.astype(np.float32), shot.outputs.shape)
+    constant = replace(shot, outputs=outputs)
+    reached = _accuracies(constant) | _server_test(constant)
+    return {column: reached[name] for name, column in CONSTANT.items() if name in reached}
 
 
 def _server_test(shot: Snapshot) -> dict[str, float]:

@@ -58,7 +58,7 @@ def test_the_headline_has_the_value_its_interval_chance_and_what_changes_it(
     assert [one for one, words in SIDES.items() if words in found] == [side]
     assert f"{significant} of 1 comparisons" in found
     assert ("0.080 (0.078 to 0.082)" in found) == bool(significant)
-    assert ("improves it" in found, "makes it worse" in found) == (shift < 0, shift > 0)
+    assert ("(better)" in found, "(worse)" in found) == (shift < 0, shift > 0)
 
 
 @pytest.mark.parametrize(("values", "shown"), [((0.6, 0.7), ", 0.700 (2 independent runs"), ((0.6,), "0.600 (one run")])
@@ -260,3 +260,51 @@ def test_the_clients_of_a_run_have_the_names_of_the_data_or_no_such_column(tmp_p
     assert list(told)[:4] == ["round", "client", "name", "group"]
     assert told["name"] == [WARDS[client] for client in told["client"]]
     assert plain == {key: values for key, values in told.items() if key != "name"}
+
+
+# What a constant answer reaches
+
+
+def accurate(ifca: float, method: float, constant: float, **others: tuple[float, ...]) -> Results:
+    """Two methods whose attack finds the same, and whose accuracies are these, beside that of a constant answer."""
+    table = [
+        {"id": f"{name}{seed}", "status": "finished", "seed": seed, "clustering.name": name}
+        | {"accuracy": middle + spread * noise, "accuracy_null": constant, "mia_accuracy_global": 0.6 + noise}
+        | {"mia_accuracy_global_null": 0.5, "test_accuracy": middle + spread * noise, "test_accuracy_null": constant}
+        for name, middle, spread in (("ifca", ifca, 1.0), ("ifca_mir", method, 0.6))
+        for seed, noise in enumerate(NOISE)
+    ]
+    return results(Path("made_up"), rows(table), ("clustering.name", "seed"), {})
+
+
+@pytest.mark.parametrize(
+    ("ifca", "method", "idle"), [(0.60, 0.66, 2), (0.60, 0.80, 1), (0.85, 0.80, 0), (0.705, 0.60, 2)]
+)
+def test_a_model_that_does_not_beat_a_constant_answer_is_called_so(ifca: float, method: float, idle: int) -> None:
+    """A constant reaches 0.7; 0.705 is within its interval. Two models that both do not are neither better nor worse."""
+    made = accurate(ifca, method, 0.7)
+    headline = sentences_of(made).headline
+    assert ("0.700" in headline) == (idle > 0)
+    assert ("No model" in headline) == (idle == 2)
+    (accuracy,) = [test for test in contrasts(made) if test.metric == "accuracy"]
+    assert accuracy.p_holm < 0.05 and accuracy.significant == (idle < 2)
+    (line,) = [line for line in sentences_of(made).findings if ": accuracy " in line]
+    assert ("better" in line or "worse" in line) == (idle < 2)
+
+
+def test_equal_columns_are_one_metric_with_one_verdict() -> None:
+    compared = [test.metric for test in contrasts(accurate(0.8, 0.7, 0.1))]
+    assert "accuracy" in compared and "test_accuracy" not in compared
+
+
+def test_the_headline_has_what_another_attack_finds_if_its_own_finds_nothing() -> None:
+    table = [
+        {"id": f"{name}{seed}", "status": "finished", "seed": seed, "clustering.name": name, "accuracy": 0.9}
+        | {"mia_accuracy_global": 0.5 + noise, "mia_accuracy_global_null": 0.5}
+        | {"sum_source": 0.6 + noise, "sum_source_chance": 0.2}
+        for name in ("ifca", "ifca_mir")
+        for seed, noise in enumerate(NOISE)
+    ]
+    made = results(Path("made_up"), rows(table), ("clustering.name", "seed"), {})
+    headline = sentences_of(made).headline
+    assert SIDES["around"] in headline and SIDES["above"] in headline

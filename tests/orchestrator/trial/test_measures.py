@@ -108,6 +108,24 @@ def test_by_hand_a_sorted_round(flipped):
     assert {name: row[name] for name in expected} == pytest.approx(expected)
 
 
+def test_by_hand_what_a_constant_answer_reaches():
+    """On the examples, and by the weights, of each accuracy; the commonest class of the training examples is answered."""
+    made = shot()
+    answer = int(np.bincount(made.data.train.y).argmax())
+    right = np.array(LABELS) == answer
+    groups = np.where(np.array(OWNERS) < 0, -1, made.data.groups[np.array(OWNERS)])
+    majority, minority = (right[groups == g].mean() for g in (0, 1))
+    row = metric_rows.round_row(made)
+    expected = {
+        "accuracy_null": 3 / 4 * majority + 1 / 4 * minority,
+        "accuracy_majority_null": majority,
+        "accuracy_minority_null": minority,
+        "model_accuracy_majority_null": majority,
+        "test_accuracy_null": right[groups < 0].mean() if (groups < 0).any() else right.mean(),
+    }
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+
 def test_a_model_that_nobody_uses_is_none_of_those_of_which_the_worst_is_taken():
     """Alone, a model is exposed by chance as its labels tell; and nothing is known by chance of unknown examples."""
     row = metric_rows.round_row(shot((0, 0, 0, 0)))
@@ -132,7 +150,15 @@ def test_without_groups_there_is_an_accuracy_and_no_more():
     data = replace(four_clients([-1] * 8), groups=np.zeros(4, np.int64), group_names=("everybody",))
     row = metric_rows.round_row(shot((0, 0, 0, 1), data))
     assert row["accuracy"] == 3 / 8  # the model that most clients use, on examples of nobody
-    judged = {"accuracy", "test_accuracy", "test_loss", "f1_macro", "precision_macro"}
+    judged = {
+        "accuracy",
+        "test_accuracy",
+        "test_loss",
+        "f1_macro",
+        "precision_macro",
+        "accuracy_null",
+        "test_accuracy_null",
+    }
     risks = {"mia_accuracy", "mia_accuracy_worst", "mia_accuracy_model_0", "mia_accuracy_model_1"}
     risks |= {f"{name}_null" for name in risks} | {"violations", "violations_null", "migrated"}
     assert set(row) == {"loss", "train_accuracy", "clients_model_0", "clients_model_1"} | judged | risks
