@@ -1,7 +1,7 @@
 """A first sweep for somebody's own data: fields that fit the data, written with a comment each.
 
-The experiment is the commonest one of the field, no defense beside one: the clients train plainly or with DP-SGD, and
-three attacks look at the result. Sizes are chosen so that two processor cores take a few minutes.
+The experiment is the one that a decision needs: the clients train plainly or with DP-SGD at a loose and at a strict epsilon,
+and four attacks look at the result. Sizes are chosen so that two processor cores take a few minutes.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ EACH = 30  # examples of a client, at least, where the data name no clients
 MOST_CLIENTS = 20
 MOST_EACH = 150  # examples of a client, at most: a few minutes, and models that overfit as in practice
 MOST_TESTS = 2000
+EPSILONS = (8.0, 1.0)  # of an example: customary where models must stay useful, and a strict one
+FEWEST_COMPARED = 10  # non-members of a client, without which FedMIA compares it with other clients
 TARGETS = 20  # examples of each client that source inference looks at, at most
 WIDEST = 116  # columns of a line
 PLAIN = re.compile(r"(\.\.?/)*[A-Za-z_][A-Za-z0-9_./-]*")  # what YAML needs no quotes for, unless it is null, yes, ...
@@ -50,6 +52,7 @@ class Sizes:
         smallest: about how many examples the smallest client trains on.
         small: the clients of the data that the split leaves out, as they would train on fewer than `FEWEST_OF_A_CLIENT`.
         aside: the clients whose training examples are the shadow set, and who take no part.
+        nonmembers: how many non-members the client with the fewest has, or all together where they are nobody's.
     """
 
     clients: int
@@ -59,6 +62,7 @@ class Sizes:
     smallest: int
     small: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
+    nonmembers: int = 0
 
 
 def sizes(profile: Profile) -> Sizes:
@@ -86,7 +90,8 @@ def sizes(profile: Profile) -> Sizes:
     clients = min(MOST_CLIENTS, max(2, rest // EACH))
     each = MOST_EACH if rest > clients * MOST_EACH else None
     most = MOST_TESTS if test.sum() > 2 * MOST_TESTS else None
-    return Sizes(clients, each, shadow, most, smallest=(each or rest // clients) // 3)
+    held_out = most or int(test.sum()) // 2
+    return Sizes(clients, each, shadow, most, smallest=(each or rest // clients) // 3, nonmembers=held_out)
 
 
 def _of_clients(profile: Profile) -> Sizes:
@@ -123,6 +128,7 @@ def _of_clients(profile: Profile) -> Sizes:
         smallest=min(int(left.min()), MOST_EACH),
         small=tuple(profile.clients[client] for client in np.flatnonzero(small)),
         aside=tuple(profile.clients[client] for client in aside),
+        nonmembers=int(test[others & ~small].min()) // 2,
     )
 
 
@@ -174,7 +180,28 @@ def new_sweep(profile: Profile, path: str, name: str) -> str:
         convolutions=images and min(profile.shape[1:]) >= 16,
         rounds=10 if images else 15,
         targets=max(1, min(TARGETS, counts.smallest)),
+        epsilons=EPSILONS if counts.aside or not profile.clients else (),
+        training=_training(images),
+        fedmia=_fedmia(counts),
     )
+
+
+def _training(images: bool) -> str:
+    """The fields of local training, which all arms have in common."""
+    lr, epochs = (0.05, 2) if images else (0.1, 5)
+    return f"optimizer: sgd, lr: {lr}, epochs: {epochs}, batch_size: 10"
+
+
+def _fedmia(counts: Sizes) -> str:
+    """The server's own membership attack, as far as there is enough to compare; empty if too few clients take part."""
+    if counts.clients < 3:
+        return ""
+    fields = ["name: fedmia"]
+    if counts.nonmembers < FEWEST_COMPARED:
+        fields.append("nonmembers: other_client")
+    if counts.shadow < FEWEST_COMPARED:
+        fields.append("center: none")
+    return ", ".join(fields)
 
 
 def _whose_shadow(counts: Sizes) -> str:

@@ -44,7 +44,7 @@ def test_a_table_becomes_a_sweep(patients, tmp_path, capsys, options):
     assert "path: ../data/patients.csv" in output.read_text()
     assert [one.name for one in output.parent.iterdir()] == ["sweep.yaml"]
     sweep = load_sweep(output)
-    assert len(sweep.runs) == 6
+    assert len(sweep.runs) == 9
     assert data_problems(sweep, download=False) == []
     run = sweep.runs[0]
     assert (run.split.name, run.data.config.clients) == (("natural", 3) if options else ("dirichlet", 7))

@@ -71,7 +71,7 @@ def test_no_name_in_the_data_becomes_a_key(sign, injected):
     text = new_sweep(profile, f"../{bad}.csv", bad)
     tree = read(text, "x.yaml").value
     assert list(tree) == ["name", "base", "sweep", "resources"]
-    assert list(tree["base"]) == ["rounds", "data", "model", "training", "attacks"]
+    assert list(tree["base"]) == ["rounds", "data", "model", "attacks"]
     assert tree["base"]["rounds"] == 15
     data = tree["base"]["data"]
     assert (data["label"], data["client"], data["drop"], data["path"]) == (bad, bad, [bad], f"../{bad}.csv")
@@ -94,7 +94,7 @@ def test_the_file_is_a_sweep_with_comments(tmp_path):
         path.write_text(new_sweep(profile, "patients.csv", "my patients (2)"))
         sweep = load_sweep(path)
         assert sweep.name == "my-patients-2"
-        assert len({trial_id(run) for run in sweep.runs}) == 6
+        assert len({trial_id(run) for run in sweep.runs}) == 9
         assert max(map(len, path.read_text().splitlines())) <= 120
         assert path.read_text().count("#") > 10
         assert Draft202012Validator(sweep_schema()).is_valid(read(path.read_text(), "x.yaml").value)
