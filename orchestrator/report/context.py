@@ -190,8 +190,21 @@ def protects(results: Results) -> bool:
 
 
 def audits(results: Results) -> list[Metric]:
-    """The measured metrics that audit a claim (`Metric.audits`)."""
-    return [metric for metric in metrics().values() if metric.audits and results.has(metric.name)]
+    """The measured metrics that audit a claim (`Metric.audits`) of the same unit that a setting makes."""
+    measured = [metric for metric in metrics().values() if metric.audits and results.has(metric.name)]
+    return [metric for metric in measured if any(map(results.has, metric.audits))]
+
+
+def _found_without_claim(results: Results) -> list[str]:
+    """A line on what canaries of clients find where no epsilon of a client is claimed, such as under DP-SGD."""
+    measured = [metric for metric in metrics().values() if metric.audits and results.has(metric.name)]
+    if not measured or audits(results):
+        return []
+    found = [
+        setting.estimate(measured[0].name).mean for setting in results.settings if setting.measured(measured[0].name)
+    ]
+    ends = " to ".join(dict.fromkeys(number(end, 1) for end in (min(found), max(found))))
+    return [f"canaries of whole clients are found (audited epsilon {ends}): no protection of a client is claimed"]
 
 
 def claims_of(audits: Iterable[Metric], measured: Callable[[str], Any]) -> list[str]:
@@ -247,6 +260,7 @@ def guarantee_lines(results: Results, most: int = MOST_SETTINGS) -> list[str]:
         lines += [f"guarantee for {protected}: {'; '.join(guarantees)}"] if guarantees else []
         if results.has(epsilon):
             lines.append(f"an epsilon for {protected} holds for the model of one trial alone: several models compose")
+    lines += _found_without_claim(results) if lines else []
     verdicts = joined_by_text(results, map(audited, results.settings), most)
     return [*lines, f"claimed epsilon, audited: {'; '.join(verdicts)}"] if verdicts else lines
 

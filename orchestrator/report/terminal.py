@@ -84,8 +84,8 @@ def _table(read: Results, columns: Sequence[Shown], stacked: bool) -> Table:
 def _columns(read: Results) -> list[Shown]:
     measured = [name for name in read.metrics if read.has(name)]
     beside = context.shown_beside(measured)
-    if not context.protects(read):  # nobody compares what an audit finds where nothing is claimed
-        beside |= {name for name in measured if metric(name).audits}
+    audits = {name for name in measured if metric(name).audits}
+    beside |= audits - {audit.name for audit in context.audits(read)}  # a column of them reads like a refuted claim
     columns = [column for column in table_columns(measured) if column.metrics[0] not in beside]
     guessed = [it for it in columns if len(it.metrics) == 1 and context.chance_metric(metric(it.metrics[0]), read)]
     return [replace(it, heading=f"{it.heading}\n{context.BY_CHANCE}") if it in guessed else it for it in columns]

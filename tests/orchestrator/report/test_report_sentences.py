@@ -13,6 +13,7 @@ import datasets
 from algorithms.metrics.statistics import estimate
 from orchestrator.config.run import resolve
 from orchestrator.conformance.example_runs import inline_trial
+from orchestrator.report import context, terminal
 from orchestrator.report.data import Results, read_results, results, rows
 from orchestrator.report.frame import contrasts
 from orchestrator.report.sentences import SIDES, sentences_of
@@ -198,6 +199,20 @@ def test_claims_stand_beside_audits_and_nothing_is_said_of_an_audit_where_nothin
     assert found.verdicts == (
         "Privacy global-DP: epsilon 4.00 is claimed; audited epsilon of a client 2.10 ± 0.25: not refuted, which is no proof.",
     )
+
+
+def test_canaries_of_clients_are_not_held_against_the_epsilon_of_an_example() -> None:
+    """Without a claim of a client, what they find is a sentence and no column beside a smaller epsilon."""
+    base = {"status": "finished", "epsilon_example": 3.5, "guarantee_example": "dp", "guarantee": "none: no noise"}
+    table = [{"id": str(s), "seed": s, **base, "epsilon_audit": 36.0, "accuracy": 0.9} for s in range(3)]
+    made = results(Path("made_up"), rows(table), ("seed",), {})
+    assert context.audits(made) == []
+    assert any("36.0" in line for line in sentences_of(made).limits)
+    columns = [name for column in terminal._columns(made) for name in column.metrics]
+    assert "epsilon_example" in columns and "epsilon_audit" not in columns
+    claimed = results(Path("made_up"), rows([row | {"epsilon": 40.0} for row in table]), ("seed",), {})
+    assert [audit.name for audit in context.audits(claimed)] == ["epsilon_audit"]
+    assert "epsilon_audit" in [name for column in terminal._columns(claimed) for name in column.metrics]
 
 
 @pytest.mark.parametrize(
