@@ -290,6 +290,7 @@ def test_client_inference_over_partitions() -> Iterator[str]:
     plain, *arms = (fedopt[fedopt["privacy.name"] == name] for name in ("none", *NOISY))
     yield f"by {ends(-plain['nats'], 2)} nats"
     yield f"(a loss of {ends(plain['cia_target_loss'], 2)} and of {ends(plain['cia_aggregated_loss'], 2)})"
+    yield f"without noise the difference is {plain['cia_difference'].mean():.3f} here"
     yield f"as a published difference is {plain['cia_difference'].max():.2f} to {plain['cia_difference'].min():.2f}"
     raised = (shown(differences(one, plain, "nats"), 2) for one in arms)
     yield f"clipping with noise raises it by {' and '.join(raised)}"
