@@ -575,7 +575,7 @@ def cells(part: Part) -> list[str]:
     if effect.n < FEWEST_PAIRS:
         measured = ", ".join(f"{value:+.3f}" for value in effect.values)
     printed = "" if math.isnan(effect.printed) else f"{effect.printed:+.4g}"
-    baseline = "" if math.isnan(part.printed_baseline) else f"{part.printed_baseline:.4g}, {part.baseline:.3f}"
+    baseline = "" if math.isnan(part.printed_baseline) else f"{part.printed_baseline:.3f}, {part.baseline:.3f}"
     predicted = ""
     if printed and effect.n >= FEWEST_PAIRS:
         another = effect.half() * math.sqrt(effect.n + 1)  # half the width of the interval in which another pair lies
