@@ -48,8 +48,9 @@ SECTIONS = (
     (
         VERDICTS,
         "Verdicts on published claims",
-        "By one rule and margins for all results; effects are over pairs of trials with the same partition and seed. "
-        f"{verdicts.MARK} marks a published verdict for which the rule was changed after its numbers had been seen.",
+        "By one rule and margins for all results; effects are over pairs of trials with the same "
+        f"partition and seed. {verdicts.MARK} marks a verdict on the published trials for which the rule "
+        "was changed after their numbers had been seen.",
     ),
 )
 BESIDE = "In parentheses: the value by chance, where it differs between settings."

@@ -7,19 +7,22 @@ the claims of a paper in one reading of each field (those without readings count
 
 1. fewer than five pairs: one run, or inconclusive;
 2. within the margin (two one-sided tests): no effect, or one that is too small to matter, unless as small a one is printed;
-3. the claim's side of zero: supported; smaller or larger than printed, if more than the margin from the printed effect;
+3. the claim's side of zero: supported; smaller or larger than printed, if more than the margin from
+   the printed effect;
 4. the other side: reversed;
 5. more than the margin from the printed effect: contradicted as printed, effect undecided;
 6. else inconclusive. Of 1, 5 and 6 the page says how many pairs would decide.
 
-A claim that two methods do not differ, that one is not below the other, or that a value is the printed one, is supported if
-the effect is shown to be within the margin, and contradicted (a value: not reproduced) if it is shown to be beyond; it is
-inconclusive if the interval touches the margin. A value at the end of its range is asked to be at least the printed one
-less the margin. In steps 2 to 4 half of the interval must not be wider than the margin, unless all of it lies beyond.
+A claim that two methods do not differ, that one is not below the other, or that a value is the printed
+one, is supported if the effect is shown to be within the margin, and contradicted (a value: not
+reproduced) if it is shown to be beyond; it is inconclusive if the interval touches the margin. A value at
+the end of its range is asked to be at least the printed one less the margin. In steps 2 to 4 half of the
+interval must not be wider than the margin, unless all of it lies beyond.
 
-A claim with several parts is supported, or contradicted, in part if some are and the others are not, or were not tested;
-contradicted in part where one is reversed and another is supported. It is supported in part at most where the measured
-baseline is farther from the printed one than the printed effect, and this is said first.
+A claim with several parts is supported, or contradicted, in part if some are and the others are not, or
+were not tested; contradicted in part where one is reversed and another is supported. It is supported in
+part at most where the measured baseline is farther from the printed one than the printed effect and the
+margin, and this is said first.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from orchestrator.report.summary import markdown_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Claim = Mapping[str, Any]  # an entry of claims.yaml, or a part of one
 FILE = Path(__file__).with_name("claims.yaml")
 FEWEST_PAIRS = 5
 QUEUED = "no sweep file has these trials as it stands; see `benchmarks/evidence/queue.yaml`"
@@ -205,7 +209,7 @@ def decide(effect: Effect, p_difference: float, p_equivalence: float, p_size: fl
 
 
 def _of_a_side(effect: Effect, differs: bool, alike: bool, resized: bool) -> str:
-    """The same for a claim of a direction of which something is shown: an effect, or that it is within the margin."""
+    """The same for a claim of a direction, if an effect is shown or that it is within the margin."""
     gain = effect.side * effect.mean
     printed = effect.side * effect.printed
     claimed = differs and gain > 0
@@ -231,7 +235,7 @@ class Part:
         notes: what was left out, and why.
         printed_baseline: the printed value of the baseline; NaN if none is printed.
         baseline: the measured one; NaN without a baseline.
-        earlier: verdicts by rules that were changed when its numbers had been seen, the first one first.
+        earlier: verdicts by rules that were changed when its numbers had been seen, in order.
         verdict: see `decide`.
         p_holm: of no effect; where the verdict is that it does not matter, of an effect beyond the margin; where the claim
             is that there is none, the smaller of both.
@@ -258,9 +262,10 @@ class Part:
 
     @property
     def other_baseline(self) -> bool:
-        """Whether the measured baseline differs from the printed one by more than the printed effect and the margin."""
-        largest = max(self.effect.margin, abs(self.effect.printed))  # the margin, if no effect is printed
-        return self.effect.n >= FEWEST_PAIRS and abs(self.baseline - self.printed_baseline) > largest
+        """Whether the baselines, printed and measured, differ by more than printed effect and margin."""
+        largest = max(self.effect.margin, abs(self.effect.printed))  # without one printed, the margin
+        enough = self.effect.n >= FEWEST_PAIRS
+        return enough and abs(self.baseline - self.printed_baseline) > largest
 
     @property
     def told(self) -> str:
@@ -272,7 +277,7 @@ class Part:
 class Verdict:
     """The verdict on a claim, the entry of ``claims.yaml``: its parts in every reading, and the verdict of each reading."""
 
-    claim: Mapping[str, Any]
+    claim: Claim
     parts: tuple[Part, ...]
     readings: Mapping[str, str] = field(default_factory=dict)
 
@@ -283,12 +288,12 @@ def claims() -> list[dict[str, Any]]:
     return [claim | {"sweeps": {name: hours[name] for name in claim["sweeps"]}} for claim in load(FILE)["claims"]]
 
 
-def readings(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """The conditions of each reading of a claim, by name; an empty name if there is one reading only."""
+def readings(claim: Claim) -> dict[str, Any]:
+    """The conditions of each reading of a claim, by name; the name of an only reading is empty."""
     return claim.get("readings") or {"": {}}
 
 
-def part_effect(claim: Mapping[str, Any], part: Mapping[str, Any], reading: str, trials: Sequence[Trial]) -> Part:
+def part_effect(claim: Claim, part: Claim, reading: str, trials: Sequence[Trial]) -> Part:
     """What the trials say of one part of a claim in one reading."""
     sides = [part["method"]]
     if base := part.get("baseline") or claim.get("baseline"):
@@ -299,10 +304,13 @@ def part_effect(claim: Mapping[str, Any], part: Mapping[str, Any], reading: str,
     pairs = [pair for pair in chosen[0] if all(pair in side for side in chosen)]
     alone = sum(map(len, chosen)) - len(chosen) * len(pairs)
     if all(chosen) and alone:
-        notes.append(f"{amount(alone, 'trial')} without a partner on the same partition with the same seed; not used")
+        lost = f"{amount(alone, 'trial')} without a partner on the same partition with the same seed"
+        notes.append(f"{lost}; not used")
     means = [_means(claim, side, pairs) for side in chosen]
-    values = [math.fsum(map(math.prod, zip(row, SIGNS, strict=False))) for row in zip(*means, strict=True)]
-    printed, margin = float(part.get("printed", NAN)), float(claim["margin"])
+    rows = zip(*means, strict=True)
+    values = [math.fsum(map(math.prod, zip(row, SIGNS, strict=False))) for row in rows]
+    printed = float(part.get("printed", NAN))
+    margin = float(claim["margin"])
     if claim.get("scale") == "log":
         printed, margin = math.log(printed), math.log(margin)
     made = Part(
@@ -319,12 +327,9 @@ def part_effect(claim: Mapping[str, Any], part: Mapping[str, Any], reading: str,
 
 
 def _chosen(
-    claim: Mapping[str, Any],
-    sides: Sequence[Mapping[str, Any]],
-    reading: Mapping[str, Any],
-    trials: Sequence[Trial],
+    claim: Claim, sides: Sequence[Claim], reading: Claim, trials: Sequence[Trial]
 ) -> tuple[list[dict[Repeat, Trial]], list[str]]:
-    """The trials that a claim compares, by partition and seed, and a sentence for each thing that was left out."""
+    """The trials that a claim compares, by partition and seed, and a sentence on each omission."""
     names = claim["metric"].split(", ")
     chosen, notes = [], []
     for conditions in sides:
@@ -345,14 +350,16 @@ def _chosen(
     return chosen, notes
 
 
-def _means(claim: Mapping[str, Any], side: Mapping[Repeat, Trial], pairs: Sequence[Repeat]) -> list[float]:
-    """The mean of a claim's metrics on each partition, or with each seed if the claim is about seeds."""
+def _means(claim: Claim, side: Mapping[Repeat, Trial], pairs: Sequence[Repeat]) -> list[float]:
+    """The mean of a claim's metrics on each partition, or with each seed if it is about seeds."""
     names = claim["metric"].split(", ")
     by_place: dict[Any, list[float]] = {}
     for pair in pairs:
         value = math.fsum(side[pair].metrics[name] for name in names) / len(names)
+        if claim.get("scale") == "log":
+            value = math.log(value)
         place = pair if claim.get("over") == "seeds" else pair[0]
-        by_place.setdefault(place, []).append(math.log(value) if claim.get("scale") == "log" else value)
+        by_place.setdefault(place, []).append(value)
     return [math.fsum(values) / len(values) for values in by_place.values()]
 
 
@@ -434,7 +441,7 @@ def _told(verdict: str, other_baseline: bool) -> str:
 
 
 MEANINGS = {
-    SUPPORTED: "the effect is on the claimed side of zero; where no effect is claimed, within the margin",
+    SUPPORTED: "on the claimed side of zero; where no effect is claimed, within the margin",
     f"{SMALLER}, {LARGER}": "on the claimed side, and more than the margin from the printed effect",
     NO_EFFECT: "within the margin",
     TINY: "within the margin, on the claimed side",
@@ -443,22 +450,23 @@ MEANINGS = {
     OTHER_VALUE: "more than the margin from the printed value",
     CONTRADICTED: "more than the margin from the printed effect; its side is not known",
     "in part": "other parts are not, or were not tested, or the baseline differs",
-    OTHER_BASELINE: "the measured baseline is farther from the printed one than the printed effect and the margin",
-    INCONCLUSIVE: "the interval, after Holm's correction, touches the margin or zero; more pairs are needed",
+    OTHER_BASELINE: "printed and measured differ by more than the printed effect (the margin, if that is larger)",
+    INCONCLUSIVE: "the interval, after Holm's correction, touches the margin or zero",
     ONE_RUN: "one pair, so no test and no prediction",
-    MARK: "the rule was changed after this number had been seen; what it said before is below the table",
+    MARK: "the rule was changed after this number had been seen; below the table is what it said before",
 }
 LEGEND = "\n".join(f"- *{word}*: {meaning}" for word, meaning in MEANINGS.items())
 COLUMNS = (
-    f"Decided is any verdict but {INCONCLUSIVE} and {ONE_RUN}. The column baseline has the printed and the measured value. "
-    "The column p is of no effect; of one beyond the margin where an effect within it is shown, or where none is claimed and "
-    "that is the smaller p. Margins are ours."
+    f"Decided is any verdict but {INCONCLUSIVE} and {ONE_RUN}. The column baseline has the printed and the "
+    "measured value. The column p is of no effect; of one beyond the margin where an effect within it is "
+    "shown, or where none is claimed and that is the smaller p. Margins are ours."
 )
 ERRORS = (
-    "Percent of simulated families of ten claims in which a verdict is said of at least one claim although it does not hold. "
-    "The true effect of all ten is at the edge; effects of pairs are normal, and their standard deviation is the margin. "
-    "The rule promises 5 % at most; with 2000 families, a simulated rate can be a point off. "
-    "`tests/orchestrator/report/test_verdict_errors.py` repeats it, with other standard deviations, too."
+    "Percent of simulated families of ten claims in which a verdict is said of at least one claim although "
+    "it does not hold. The true effect of all ten is at the edge; effects of pairs are normal, and their "
+    "standard deviation is the margin. The rule promises 5 % at most; with 2000 families, a simulated rate "
+    "can be a point off. `tests/orchestrator/report/test_verdict_errors.py` repeats it, with other standard "
+    "deviations, too."
 )
 ERRORS_HEAD = ("verdict", "claim", "true effect", "5 pairs", "10 pairs", "25 pairs")
 HEAD = (
@@ -514,17 +522,21 @@ def markdown(judged: Sequence[Verdict], notes: Sequence[str], sources: Sequence[
                 blocks.append(_earlier(verdict))
             gaps = dict.fromkeys(note for part in verdict.parts for note in (*part.notes, *_need(verdict, part)))
             blocks += ["\n".join(f"- {note}" for note in gaps)] if gaps else []
-    blocks += ["## How often the rule is wrong", ERRORS, markdown_table(ERRORS_HEAD, load(FILE)["errors"])]
+    errors = markdown_table(ERRORS_HEAD, load(FILE)["errors"])
+    blocks += ["## How often the rule is wrong", ERRORS, errors]
     if notes:
         blocks += ["## Not used", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _earlier(verdict: Verdict) -> str:
-    """The verdicts by rules that were changed after the numbers had been seen, as a sentence; empty if there is none."""
-    marked = grouped(("*, then *".join(part.earlier), part.label) for part in verdict.parts if part.earlier)
+    """What rules said that were changed after the numbers had been seen; empty if there is none."""
+    changed = [part for part in verdict.parts if part.earlier]
+    marked = grouped(("*, then *".join(part.earlier), part.label) for part in changed)
     told = "; ".join(f"*{words}* ({'; '.join(labels)})" for words, labels in marked.items())
-    return f"{MARK} The rule was changed after these numbers had been seen; before, it said: {told}." if told else ""
+    if not changed:
+        return ""
+    return f"{MARK} The rule was changed after these numbers had been seen; before, it said: {told}."
 
 
 def _made_of(verdict: Verdict) -> str:
@@ -571,14 +583,17 @@ def _need(verdict: Verdict, part: Part) -> list[str]:
 def cells(part: Part) -> list[str]:
     """The cells of a part under `HEAD`, but for the claim."""
     effect = part.effect
-    measured = f"{effect.mean:+.3f} ({effect.mean - effect.half():+.3f} to {effect.mean + effect.half():+.3f})"
+    half = effect.half()
+    measured = f"{effect.mean:+.3f} ({effect.mean - half:+.3f} to {effect.mean + half:+.3f})"
     if effect.n < FEWEST_PAIRS:
         measured = ", ".join(f"{value:+.3f}" for value in effect.values)
     printed = "" if math.isnan(effect.printed) else f"{effect.printed:+.4g}"
-    baseline = "" if math.isnan(part.printed_baseline) else f"{part.printed_baseline:.3f}, {part.baseline:.3f}"
+    baseline = ""
+    if not math.isnan(part.printed_baseline):
+        baseline = f"{part.printed_baseline:.3f}, {part.baseline:.3f}"
     predicted = ""
     if printed and effect.n >= FEWEST_PAIRS:
-        another = effect.half() * math.sqrt(effect.n + 1)  # half the width of the interval in which another pair lies
+        another = half * math.sqrt(effect.n + 1)  # of the interval in which another pair lies
         predicted = "yes" if abs(effect.printed - effect.mean) <= another else "NO"
     tested = f"{effect.margin:.3g}", str(effect.n), p_text(part.p_holm)
     verdict = f"{part.told} {MARK}" if part.earlier else part.told
