@@ -128,7 +128,7 @@ def test_what_the_bullets_say_of_verdicts() -> Iterator[str]:
     assert {(part.verdict, part.other_baseline) for part in grown} == {(LARGER, True)}
     times = [part.effect.mean / part.effect.printed for part in grown]
     yield f"by {times[0]:.0f} to {times[1]:.0f} times what is printed"
-    yield f"from a baseline of −{-grown[0].baseline:.2f} where {grown[0].printed_baseline:.2f} is printed"
+    yield f"from a baseline of −{-grown[0].baseline:.3f} where {grown[0].printed_baseline:.3f} is printed"
 
 
 # The first command
