@@ -52,6 +52,7 @@ EDGES = (
     Edge((rule.OTHER_VALUE,), "value", 3.0, 4.0, "printed + margin", 5.0),
     Edge((rule.SUPPORTED,), "at least", 3.0, 2.0, "printed - margin", 3.0),
     Edge((rule.OTHER_VALUE,), "at least", 3.0, 2.0, "printed - margin", 1.0),
+    Edge((rule.CONTRADICTED,), "within", 0.4, -0.6, "printed - margin", -1.5),
 )
 
 
