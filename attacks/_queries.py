@@ -248,10 +248,14 @@ def queries_of(config: Any, data: Federation, stream: Stream) -> Queries:
 
 def cohort_problems(name: str, run: Run, fewest: int) -> Problems:
     """Say if in every round fewer than so many clients take part, whom an attack of this name compares."""
-    clients = run.data.config.clients
-    cohort = max(1, round(run.participation_rate * clients)) if run.participation == "fixed" else clients
-    sentence = f"{name} compares {fewest} clients or more; {cohort} of {clients} clients take part in a round"
-    return [("", sentence)] if cohort < fewest else []
+    clients, sampled = run.data.config.clients, run.participation == "fixed"
+    cohort = max(1, round(run.participation_rate * clients)) if sampled else clients
+    if cohort >= fewest:
+        return []
+    sentence = f"{name} needs at least {fewest} participating clients per round, but {cohort} of {clients} take part"
+    if sampled and clients >= fewest:
+        return [("", f"{sentence}; raise participation_rate, which is {run.participation_rate:g}")]
+    return [("", f"{sentence}; raise data.clients")]
 
 
 def comparison_problems(name: str, config: Any, data: Federation) -> Problems:

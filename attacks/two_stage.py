@@ -31,7 +31,7 @@ source inference averages over rounds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,8 @@ from pydantic import Field
 from algorithms.core.messages import Doubles, Ints
 from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
-from attacks import fedmia
-from attacks._queries import CenteredConfig, Queries, outsiders, queries_of
+from attacks import _queries, fedmia
+from attacks._queries import CenteredConfig, Queries, cohort_problems, outsiders, queries_of
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates
 from attacks.metrics import client_auc, membership, out_worlds
 from attacks.metrics.disparity import ROUNDING, wilson
@@ -90,6 +90,8 @@ METRICS = (
 class Config(CenteredConfig):
     """Fields of the two-stage attack."""
 
+    nonmembers: ClassVar[str] = "outside"  # what `_queries` asks
+
     # At one in twenty, a hundred non-members leave the threshold's rate between 2 and 11 %.
     fpr: float = Field(0.05, gt=0, lt=1, description="share of the non-members that may be flagged")
     score: Literal["fedmia", "loss"] = Field(
@@ -108,13 +110,14 @@ def fedmia_fields(config: Config) -> fedmia.Config:
 
 def problems(config: Config, run: Run) -> Problems:
     """Refuse a run in which a client has too few others to be compared with."""
-    return fedmia.problems(fedmia_fields(config), run)
+    return cohort_problems("two_stage", run, fedmia.FEWEST_CLIENTS)
 
 
 def data_problems(config: Config, data: Federation) -> Problems:
-    """List what FedMIA lacks in the data, and a false positive rate that so few non-members cannot show."""
-    found = fedmia.data_problems(fields := fedmia_fields(config), data)
-    if found or (count := outsiders(fields, data)) * config.fpr >= 1 - 1e-9:
+    """List what the data lack for a comparison, and a false positive rate that so few non-members cannot show."""
+    center = fedmia_fields(config).center
+    found = _queries.problems("two_stage", config.model_copy(update={"center": center}), data)
+    if found or (count := outsiders(config, data)) * config.fpr >= 1 - 1e-9:
         return found
     sentence = f"two_stage needs {int(np.ceil(1 / config.fpr - 1e-9))} non-members for a rate of {config.fpr:g}"
     return [("fpr", f"{sentence}; {data.name} and compared leave {count}: raise fpr, compared, or hold more out")]

@@ -166,8 +166,12 @@ def test_absent_clients_are_neither_attacked_nor_compared_with(noise, network, e
     ("fields", "run", "sentence"),
     [
         ({"headline": "mean_cosine"}, {}, "set signals: all"),
-        ({}, {"data": {"name": "digits", "clients": 2}}, "3 clients or more"),
-        ({}, {"participation": "fixed", "participation_rate": 0.1}, "1 of 10 clients"),
+        (
+            {},
+            {"data": {"name": "digits", "clients": 2}},
+            "fedmia needs at least 3 .* 2 of 2 take part; raise data.clients",
+        ),
+        ({}, {"participation": "fixed", "participation_rate": 0.1}, "1 of 10 take part; raise .*_rate, which is 0.1"),
     ],
 )
 def test_what_cannot_be_combined_and_too_few_nonmembers_are_refused(noise, fields, run, sentence):

@@ -180,7 +180,7 @@ def test_where_nothing_is_learned_all_is_at_chance_and_intervals_cover_it(noise,
 def test_rates_that_cannot_be_seen_and_labels_in_common_with_nobody(noise, network, experts):
     assert [field for field, _ in data_problems(Config(fpr=0.001), noise)] == ["fpr"]
     without = replace(noise, nonmembers=noise.train[:0], nonmember_owner=np.empty(0, np.int64))
-    assert [field for field, _ in data_problems(Config(), without)] == ["nonmembers"]
+    assert [field for field, _ in data_problems(Config(), without)] == ["compared"]
     assert data_problems(Config(fpr=0.01), noise) == []
     other = Examples(noise.nonmembers.x, np.full(NONMEMBERS, 9))
     train = Examples(noise.train.x, noise.train.y % 9)
