@@ -5,8 +5,10 @@
     slot(c)   = argmax_j accuracy(theta_j on S_c)       ``greedy``; or all slots different, with the most right answers
     guess(x)  = argmin_c CE(theta_slot(c)(x), y)        plain source inference; clients with equal losses share a guess
 
-Value by chance: 1 / k of the clients are matched and of the examples traced, whatever the models are. Two models of equal
-accuracy are told apart by their loss; a few shadow examples alone would leave many ties.
+Value by chance: 1 / k of the clients are matched, whatever the models are. More of the examples are traced where labels differ
+among clients: S_c has client c's labels, so that slot(c) is a model that is good at them. So the value by chance of tracing is
+that of owners permuted within classes, as in `attacks.sia`, with the same models and matches (`by_chance`; it is exact). Two
+models of equal accuracy are told apart by their loss; a few shadow examples alone would leave many ties.
 
 The views: ``server_sees: shuffled_models`` is the one above; ``shuffled_parameters`` is the paper's last step, in which
 every parameter |p| < 1 of every client is sent to the shuffler as bits:
@@ -75,14 +77,14 @@ METRICS = (
         clients=PerClient("Which clients are matched to their models, share of rounds", "remap_hit"),
         reading="matched: clients to whom the server ascribes their own model, by shadow data",
     ),
-    Metric("remap_chance", SOURCE, "matches and sources by guessing"),
+    Metric("remap_chance", SOURCE, "matches by guessing"),
     Metric(
         "remapped_sia_mean",
         SOURCE,
         "mean SIA accuracy, models without names",
         "lower",
         table=Column(2, "SIA\nshuffled"),
-        chance="remap_chance",
+        chance="remapped_sia_null",
         risk=Risk("Source inference on models without names traces training examples to their owner with accuracy", 41),
         clients=PerClient(
             "Source inference on models without names, accuracy for each client",
@@ -91,8 +93,10 @@ METRICS = (
             "remapped_sia_high",
             "95 % binomial interval of one run's targets",
         ),
+        reading="SIA shuffled: by chance, owners are permuted within classes",
         over_rounds="source_inference",
     ),
+    Metric("remapped_sia_null", SOURCE, "SIA by classes alone, models without names"),
 )
 
 
@@ -182,19 +186,33 @@ def match(known: Doubles, remap: Literal["greedy", "one_to_one"]) -> Ints:
     return slots
 
 
-def traced(losses: Doubles) -> Doubles:
-    """Return for each example [owners, n] the share of the guess that falls to its owner, given losses [models, owners, n].
+def guesses(losses: Doubles) -> Doubles:
+    """Return the share of the guess that falls to each client, given losses [models, owners, n], in their shape.
 
     The guess is the client whose model has the lowest loss, or each of several whose models are equal.
 
-    >>> traced(np.array([[[1.0, 3.0]], [[1.0, 2.0]]])).tolist()  # of one owner, with the first model
-    [[0.5, 0.0]]
+    >>> guesses(np.array([[[1.0, 3.0]], [[1.0, 2.0]]])).tolist()
+    [[[0.5, 0.0]], [[0.5, 1.0]]]
     """
     numbers = np.where(np.isnan(losses), np.inf, losses)
     best = numbers == numbers.min(axis=0)
-    owners = np.arange(losses.shape[1])
-    share: Doubles = best[owners, owners] / best.sum(axis=0)
-    return share
+    return np.asarray(best / best.sum(axis=0))
+
+
+def by_chance(shares: Doubles, labels: Ints) -> Doubles:
+    """Return what share of each client's examples is traced, [k], if owners are permuted among the examples of each class.
+
+    It is the exact mean over all permutations. ``shares`` [k, k, n] are the `guesses`, ``labels`` [k, n] the classes.
+
+    >>> to_first = np.stack([np.ones((2, 2)), np.zeros((2, 2))])  # the guess is always the first of two clients
+    >>> by_chance(to_first, np.array([[0, 0], [1, 1]])).tolist()
+    [1.0, 0.0]
+    """
+    chance = np.zeros(len(labels))
+    for label in np.unique(labels):
+        here = labels == label
+        chance += here.mean(axis=1) * shares[:, here].mean(axis=1)
+    return chance
 
 
 def conclude(config: Config, seen: SeenRound) -> Exposure:
@@ -210,7 +228,10 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     truth = np.arange(k) if seen.slots is None else seen.slots
     slots = match(seen.observed["known"][:, clients], config.remap)
     losses = seen.observed["losses"].reshape(k, seen.data.clients, -1)[:, clients]
-    matched, hits = slots == truth, traced(losses[slots])
+    labels = seen.data.train.y[targets(seen.data, seen.stream, config.targets)[clients]]
+    shares, owners = guesses(losses[slots]), np.arange(k)
+    matched, hits = slots == truth, shares[owners, owners]
+    accuracy, chance = hits.mean(axis=1), by_chance(shares, labels)
     low, high = wilson(hits.sum(axis=1), hits.shape[1])
 
     def of_all(values: Doubles | NDArray[np.bool_]) -> Doubles:  # NaN for clients that did not take part
@@ -218,22 +239,22 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         everyone[clients] = values
         return everyone
 
-    columns = dict(zip(COLUMNS, (matched, hits.mean(axis=1), low, high), strict=True))
-    rows = {"matched": matched, "traced": hits.mean(axis=1)}
+    columns = dict(zip(COLUMNS, (matched, accuracy, low, high), strict=True))
+    rows = {"matched": matched, "matched_chance": np.full(k, 1 / k), "traced": accuracy, "traced_chance": chance}
     nothing = np.empty((0, seen.data.clients))
     kept = {name: np.vstack([seen.kept.get(name, nothing), of_all(values)]) for name, values in rows.items()}
-    chance = len(kept["traced"]) / np.count_nonzero(~np.isnan(kept["traced"]))
     measures = [
-        Measure(config.remap, "remap_accuracy", *over_rounds(kept["matched"]), chance),
-        Measure(config.remap, "sia_accuracy", *over_rounds(kept["traced"]), chance),
+        Measure(config.remap, metric, *over_rounds(kept[name], kept[f"{name}_chance"]))
+        for metric, name in (("remap_accuracy", "matched"), ("sia_accuracy", "traced"))
     ]
-    for i, value, *ends in np.stack([clients, hits.mean(axis=1), low, high], axis=1).tolist():
-        measures.append(Measure(f"client_{int(i)}", "sia_accuracy", value, ends[0], ends[1], 1 / k))
+    for i, *value_and_chance in np.stack([clients, accuracy, low, high, chance], axis=1).tolist():
+        measures.append(Measure(f"client_{int(i)}", "sia_accuracy", *value_and_chance))
     return Exposure(
         metrics={
             "remap_accuracy": float(matched.mean()),
-            "remapped_sia_mean": float(hits.mean()),
             "remap_chance": 1 / k,
+            "remapped_sia_mean": float(accuracy.mean()),
+            "remapped_sia_null": float(chance.mean()),
         },
         clients={name: of_all(values) for name, values in columns.items()},
         measures=tuple(measures),
@@ -241,27 +262,27 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
     )
 
 
-def over_rounds(shares: Doubles) -> tuple[float, float, float]:
-    """Return the mean of ``shares`` [rounds, clients], NaN where a client was absent, with its 95 % interval.
+def over_rounds(shares: Doubles, chance: Doubles) -> tuple[float, float, float, float]:
+    """Return the mean of ``shares`` [rounds, clients], both ends of its 95 % interval, and its value by chance.
 
-    Rounds of one client are alike, because its shadow examples and targets stay the same, and clients of one round are not
-    independent, because they share its models. So the variance is clustered by both (Cameron, Gelbach and Miller 2011), and the
-    interval Wilson's for so many trials as would vary so much; for as many as there are clients where all shares are 0 or 1.
-    With one client both ends are NaN.
+    Shares are NaN where a client was absent. What varies is a share less its ``chance`` [rounds, clients], so that the
+    interval holds the value by chance where there is nothing to find. Rounds of one client are alike, because its shadow
+    examples and targets stay the same: the variance is clustered by clients, with the models as they are. The interval is
+    Wilson's for so many trials as would vary so much; for as many as there are clients where all shares are 0 or 1. With
+    one client both ends are NaN.
     """
     from scipy.special import stdtrit
 
     there = ~np.isnan(shares)
-    total, clients, rounds = map(int, (there.sum(), there.any(axis=0).sum(), there.any(axis=1).sum()))
-    mean, apart = float(np.nanmean(shares)), np.where(there, shares - np.nanmean(shares), 0) / total
+    clients = int(there.any(axis=0).sum())
+    mean, expected = float(np.nanmean(shares)), float(np.nanmean(chance))
     if clients < 2:
-        return mean, np.nan, np.nan
-    clusters = (apart.sum(axis=0), clients), (apart.sum(axis=1), rounds), (apart, total)
-    by_client, by_round, single = (float((sums**2).sum()) * n / max(n - 1, 1) for sums, n in clusters)
-    variance = by_client if rounds < 2 else max(by_client + by_round - single, min(by_client, by_round))
+        return mean, np.nan, np.nan, expected
+    apart = np.where(there, shares - chance - (mean - expected), 0).sum(axis=0) / there.sum()
+    variance = float((apart**2).sum()) * clients / (clients - 1)
     trials = mean * (1 - mean) / variance if 0 < mean < 1 and variance > 1e-12 else clients
     low, high = wilson(mean * trials, trials, float(stdtrit(clients - 1, 0.975)))
-    return mean, float(low), float(high)
+    return mean, float(low), float(high), expected
 
 
 def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -13,7 +14,16 @@ from attacks import remapped_sia, sia
 from attacks._queries import targets
 from attacks.interfaces import SeenRound, as_seen
 from attacks.metrics.disparity import wilson
-from attacks.remapped_sia import Config, conclude, data_problems, match, over_rounds, shadow_examples, traced
+from attacks.remapped_sia import (
+    Config,
+    by_chance,
+    conclude,
+    data_problems,
+    guesses,
+    match,
+    over_rounds,
+    shadow_examples,
+)
 from datasets.components import complete
 from datasets.federation import Examples
 from orchestrator.trial.random_streams import stream
@@ -53,7 +63,8 @@ def test_two_clients_by_hand():
     found = conclude(Config(), round_)
     assert found.clients["remap_hit"].tolist() == [0, 1]
     assert found.clients["remapped_sia_accuracy"].tolist() == [0.5, 0.5]
-    assert found.metrics == {"remap_accuracy": 0.5, "remapped_sia_mean": 0.5, "remap_chance": 0.5}
+    half = {"remap_accuracy": 0.5, "remapped_sia_mean": 0.5, "remap_chance": 0.5, "remapped_sia_null": 0.5}
+    assert found.metrics == half
     # One to one: client 1 gets slot 0 (3 + 1 > 2 + 0), and source inference compares the losses of both.
     found = conclude(Config(remap="one_to_one"), round_)
     assert found.clients["remap_hit"].tolist() == [1, 1]
@@ -128,20 +139,84 @@ def test_control_with_nothing_to_find_matches_and_sources_are_at_chance_and_inte
 
 
 def test_an_interval_is_of_as_many_clients_as_there_are_if_their_rounds_are_alike():
+    def ends(shares):
+        return over_rounds(shares, np.where(np.isnan(shares), np.nan, 1 / 8))
+
     low, high = wilson(8, 8, 2.364624)  # Student's quantile at 7 degrees of freedom
-    assert over_rounds(np.ones((20, 8))) == pytest.approx((1, low, high), abs=1e-6)
-    assert np.isnan(over_rounds(np.ones((20, 1)))[1:]).all()
-    assert over_rounds(np.array([[0.5, 0.5]]))[1] < 0.1  # two clients in one round, which share a guess
+    assert ends(np.ones((20, 8))) == pytest.approx((1, low, high, 1 / 8), abs=1e-6)
+    assert np.isnan(ends(np.ones((20, 1)))[1:3]).all()
+    assert ends(np.array([[0.5, 0.5]]))[1] < 0.1  # two clients in one round, which share a guess
     alike, fresh = np.tile([1.0, 0, 0, 0, 0, 1, 0, 0], (20, 1)), np.random.default_rng(0).random((20, 8)) < 0.25
-    (_, low, high), (_, lower, higher) = over_rounds(alike), over_rounds(fresh.astype(float))
+    (_, low, high, _), (_, lower, higher, _) = ends(alike), ends(fresh.astype(float))
     assert high - low > 2 * (higher - lower)
     alike[3:, 2] = np.nan  # absent
-    assert over_rounds(alike)[0] == pytest.approx(40 / 143)
+    assert ends(alike)[0] == pytest.approx(40 / 143)
+
+
+def test_what_varies_is_how_far_a_share_is_above_its_value_by_chance():
+    """Clients that labels alone tell apart make no interval wide: each is 0.1 above, or below, its own chance."""
+    chance, apart = np.tile(np.linspace(0.1, 0.8, 8), (5, 1)), np.tile([0.1, -0.1] * 4, (5, 1))
+    mean, low, high, expected = over_rounds(chance + apart, chance)
+    reach = 2.364624 * 0.1 / 7**0.5
+    assert mean == pytest.approx(expected) == pytest.approx(0.45)
+    assert high - low == pytest.approx(2 * reach, rel=0.1)
 
 
 def test_equal_losses_share_a_guess_and_a_model_of_no_numbers_gets_none():
     losses = np.array([[[np.nan, 1.0], [1.0, 2.0]], [[5.0, 1.0], [1.0, 1.0]]])
-    np.testing.assert_array_equal(traced(losses), [[0, 0.5], [0.5, 1]])
+    np.testing.assert_array_equal(guesses(losses), [[[0, 0.5], [0.5, 0]], [[1, 0.5], [0.5, 1]]])
+
+
+def test_chance_is_the_mean_over_all_permutations_within_classes():
+    rng, labels = np.random.default_rng(5), np.array([[0, 1, 1], [0, 0, 1]])
+    shares = guesses(rng.integers(0, 3, (2, 2, 3)).astype(float))
+    places, found = [np.flatnonzero(labels.ravel() == label) for label in (0, 1)], []
+    for orders in product(*(permutations(place) for place in places)):
+        order = np.arange(6)
+        for place, moved in zip(places, orders, strict=True):
+            order[place] = moved
+        permuted = shares.reshape(2, 6)[:, order].reshape(2, 2, 3)
+        found.append(permuted[[0, 1], [0, 1]].mean(axis=1))
+    assert len(found) == 36
+    np.testing.assert_allclose(by_chance(shares, labels), np.mean(found, axis=0))
+
+
+def null_run(seed, alpha, remap, clients=12, rounds=4, n=12, classes=10):
+    """Measures of a run whose models know nobody's examples: each happens to be good at some classes, anew in every round."""
+    rng = np.random.default_rng(seed)
+    mixes = rng.dirichlet(np.full(classes, alpha), clients)
+    labels, shadow = (np.stack([rng.choice(classes, size, p=mix) for mix in mixes]) for size in (n, 4))
+    data, kept = dealt([n] * clients, tests=0), {}
+    data = replace(data, train=Examples(data.train.x, labels.ravel()))
+
+    def losses(asked):
+        return np.exp(luck[:, asked] + rng.normal(size=(clients, *asked.shape)))
+
+    for t in range(rounds):
+        luck = rng.normal(size=(clients, classes))
+        of_shadow = losses(shadow)
+        known = (of_shadow < 0.7).sum(axis=2) + np.exp(-of_shadow.mean(axis=2))
+        seen = {"losses": losses(labels).reshape(clients, -1), "known": known}
+        found = conclude(
+            Config(remap=remap),
+            SeenRound(data, seen, np.arange(clients), t, lambda *place: stream(seed, *place), kept).shuffled(),
+        )
+        kept = found.kept
+    return [(one.value, one.low, one.high, one.chance) for one in found.measures[:2]]
+
+
+@pytest.mark.parametrize(("alpha", "remap"), [(0.1, "greedy"), (0.3, "one_to_one"), (1000, "greedy")])
+def test_where_labels_differ_chance_is_what_they_tell_and_intervals_cover_it(alpha, remap):
+    runs = 200
+    found = np.array([null_run(seed, alpha, remap) for seed in range(runs)])  # [runs, measure, 4]
+    value, low, high, chance = np.moveaxis(found, 2, 0)
+    error = (value - chance).std(axis=0) / runs**0.5
+    over = (value - chance).mean(axis=0)
+    covered = ((low <= chance) & (chance <= high)).mean(axis=0)
+    print(alpha, remap, "value", value.mean(axis=0), "over chance", over, "errors", error, "coverage", covered)
+    assert (np.abs(over) < 2 * error).all()
+    assert (np.abs(covered - 0.95) < 0.02 + 2 * (0.05 * 0.95 / runs) ** 0.5).all()
+    assert (chance[:, 0] == pytest.approx(1 / 12)) and ((chance[:, 1].mean() > 1.2 / 12) == (alpha < 1))
 
 
 # Shadow data
