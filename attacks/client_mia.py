@@ -13,9 +13,9 @@ it for servers that are not trusted). How well it does is measured by an oracle 
 with ``signal: oracle`` of shadow_mia. On a model that i did not train it has no members of its own, so its threshold
 is carried over from the model that it did train, and nothing is fitted there.
 
-By chance is what would be measured if it was exchanged which examples of a label were trained on
-(`attacks.metrics.client_auc.attackers_by_chance`): 0.5 on average if losses do not follow labels, and more for the worst
-attacker, who is chosen by the result.
+By chance is what would be measured if the losses of the examples of a label were exchanged, and each attacker asked about
+the same ones (`attacks.metrics.client_auc.attackers_by_chance`): 0.5 on average if losses do not follow labels, and more for
+the worst attacker, who is chosen by the result.
 
 Differences from Yeom et al.: the threshold is the best one on the attacker's own examples instead of the mean training
 loss. An attacker whose success cannot be measured (too few non-members are left to ask about) counts nowhere, and a

@@ -267,28 +267,41 @@ def attackers_by_chance(
 ) -> dict[str, Doubles]:
     """Compute what attackers find by chance: of each of `MEASURED` the mean over attackers, and the ``worst`` accuracy.
 
-    Which examples of a label [n] were trained on is exchanged, for all attackers alike: they ask about the same examples, and
-    are wrong about the same ones. The rest is as in `successes`. Each is [exchanges], NaN where no attacker has a success.
+    What an attack says is exchanged among the examples of a label [n], for all attackers alike, because they are wrong
+    about the same ones. What an attacker is asked about stays, and which of it was trained on: its own members are not
+    asked about, and if labels differ, most of its labels are missing with them. The rest is as in `successes`. Each is
+    [exchanges], NaN where no attacker has a success.
     """
-    trained = member[disparity.exchanged(labels, disparity.EXCHANGES, rng)].T.astype(np.float64)  # [n, exchanges]
-    ranks = np.zeros(scores.shape)
-    for i, asked in enumerate(queries):
-        ranks[i, asked] = membership.ranks(scores[i, asked])
-    said = queries & (scores >= 0)
-    inside, found, above = (np.asarray(part, np.float64) @ trained for part in (queries, said, ranks))
-    outside, wrong = (part.sum(axis=1, keepdims=True) - true for part, true in ((queries, inside), (said, found)))
-    unknown = np.isnan(np.where(queries, scores, 0)).any(axis=1) | ~(queries & member).any(axis=1)
-    few = (queries & ~member).sum(axis=1) < FEWEST_NONMEMBERS
-    valid = (inside > 0) & (outside > 0) & ~(unknown | few)[:, None]
-    inside, outside, known = np.maximum(inside, 1), np.maximum(outside, 1), valid.sum(axis=0)
-    accuracy = (found / inside + 1 - wrong / outside) / 2
-    auc = (above - inside * (inside + 1) / 2) / (inside * outside)
-    worst = accuracy.max(axis=0, where=valid, initial=-np.inf)
-    means = {
-        key: part.sum(axis=0, where=valid) / np.maximum(known, 1)
-        for key, part in zip(MEASURED, (accuracy, auc), strict=True)
+    inside, outside = queries & member, queries & ~member
+    known = ~np.isnan(np.where(queries, scores, 0)).any(axis=1)
+    valid = known & inside.any(axis=1) & (outside.sum(axis=1) >= FEWEST_NONMEMBERS)
+    orders = disparity.exchanged(labels, disparity.EXCHANGES, rng)
+    if not valid.any():
+        return {key: np.full(len(orders), NAN) for key in (*MEASURED, "worst")}
+    inside, outside, scores = inside[valid], outside[valid], scores[valid]
+    places = np.stack([np.unique(row, return_inverse=True)[1] for row in scores])
+    accuracies = np.stack([_accuracies(scores[:, order] >= 0, inside, outside) for order in orders])
+    aucs = np.stack([_aucs(places[:, order], inside, outside) for order in orders])
+    return {
+        "balanced_accuracy": accuracies.mean(axis=1),
+        "auc": aucs.mean(axis=1),
+        "worst": accuracies.max(axis=1),
     }
-    return {key: np.where(known > 0, draws, NAN) for key, draws in (means | {"worst": worst}).items()}
+
+
+def _accuracies(said: Bools, inside: Bools, outside: Bools) -> Doubles:
+    """Return the balanced accuracy of each attacker's decisions [attackers, n] on its members and non-members."""
+    found, wrong = (said & inside).sum(axis=1), (said & outside).sum(axis=1)
+    return np.asarray((found / inside.sum(axis=1) + 1 - wrong / outside.sum(axis=1)) / 2)
+
+
+def _aucs(places: Ints, inside: Bools, outside: Bools) -> Doubles:
+    """Return each attacker's AUC from the places [attackers, n] of scores in their order, equal for equal ones."""
+    attackers, n = places.shape
+    flat = places + n * np.arange(attackers)[:, None]
+    members, others = (np.bincount(flat[side], minlength=flat.size).reshape(flat.shape) for side in (inside, outside))
+    below = np.cumsum(others, axis=1) - others / 2
+    return np.asarray((members * below).sum(axis=1) / (members.sum(axis=1) * others.sum(axis=1)))
 
 
 def _with_interval(share: Doubles, success: Doubles, member: Bools, weight: float) -> tuple[float, float, float]:
