@@ -1,8 +1,8 @@
 """Membership of a subject (Suri et al. 2022): was anything of this person trained on?
 
     each subject's examples   fresh: held back from training, of members as of others; trained: a member's own training examples
-    score(subject)            - mean of CE(x, y) over ``each`` of them, two or more; of as many for all, because a mean of fewer
-                              losses, which are skewed, is ranked otherwise
+    score(subject)            - mean of CE(x, y) over as many of them as the subject with the fewest has, ``each`` or more;
+                              of as many for all, because a mean of fewer losses, which are skewed, is ranked otherwise
     members                   subjects of whom the model's clients have training examples
     others                    subjects of whom nobody has any: held out whole, from the same clients, or of the shadow set
     AUC                       P(score of a member > score of another subject)          0.5 by chance
@@ -63,7 +63,9 @@ class Config(SlotConfig):
     examples: Literal["fresh", "trained"] = Field(
         "fresh", description="what is asked of a member: examples that were held back, or its training examples"
     )
-    each: int = Field(4, ge=2, description="examples of each subject; of one alone, attack examples instead")
+    each: int = Field(
+        4, ge=2, description="fewest examples of a subject; all are asked about as many as the one with the fewest has"
+    )
     too_few: Literal["refuse", "leave_out"] = Field("refuse", description="subjects with fewer such examples")
 
 
@@ -101,7 +103,9 @@ def data_problems(config: Config, data: Federation) -> Problems:
     few = int(sum((of_side < config.each).sum() for of_side in sizes))
     if few and config.too_few == "refuse":
         fewest = min(int(of_side.min()) for of_side in sizes if len(of_side))
-        sentence = f"subject_mia asks about {config.each} examples of each subject; {few} of {data.name} have fewer"
+        sentence = (
+            f"subject_mia asks about {config.each} examples of each subject or more; {few} of {data.name} have fewer"
+        )
         return [("too_few", f"{sentence} ({fewest} at least): lower each to 2 or more, or write too_few: leave_out")]
     members, others = (int((of_side >= config.each).sum()) for of_side in sizes)
     if min(members, others) >= FEWEST:
@@ -115,14 +119,12 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     """Attack one model. NaN if its clients have too few subjects."""
     data, clients = model.cluster.data, model.cluster.clients
     drawing, wearing = model.rng.spawn(2)
-    sides = [
-        [drawing.choice(rows, config.each, replace=False) for rows in side.values() if len(rows) >= config.each]
-        for side in subjects(config, data, clients)
-    ]
+    sides = [[rows for rows in side.values() if len(rows) >= config.each] for side in subjects(config, data, clients)]
     members, others = map(len, sides)
     if min(members, others) < FEWEST:
         return Audit(None, (), metrics={"subject_auc": membership.NAN})
-    rows = np.concatenate([*sides[0], *sides[1]])
+    asked = min(len(rows) for side in sides for rows in side)
+    rows = np.concatenate([drawing.choice(rows, asked, replace=False) for side in sides for rows in side])
     known, owner = rows < len(data.train), np.concatenate([data.nonmember_owner, np.full(len(data.shadow), NOBODY)])
     held, losses = rows[~known] - len(data.train), np.empty(len(rows))
     worn = resembled_clients(data, clients, owner[held], wearing)
@@ -131,9 +133,9 @@ def audit(config: Config, model: AttackedModel) -> Audit:
     for where, examples in (known, data.train[rows[known]]), (~known, outside):
         if len(examples):
             losses[where] = membership.losses(model.network.logits(examples.x), examples.y)
-    score = -losses.reshape(members + others, config.each).mean(axis=1)
+    score = -losses.reshape(members + others, asked).mean(axis=1)
     auc = compared(score[:members], score[members:])
-    counts = Measure(NAME, "members", members), Measure(NAME, "others", others)
+    counts = Measure(NAME, "members", members), Measure(NAME, "others", others), Measure(NAME, "examples_each", asked)
     return Audit(None, (auc, *counts), metrics={"subject_auc": auc.value})
 
 

@@ -73,14 +73,17 @@ def test_a_model_that_knows_people_is_told_from_one_that_knows_examples():
         assert found_of(hospitals(), knowing, Config(examples=examples)).metrics["subject_auc"] == pytest.approx(auc)
 
 
-def test_several_examples_tell_what_one_does_not():
-    """Losses with unit noise and a gap of 1: AUC of means of e is Phi(sqrt(e / 2))."""
+@pytest.mark.parametrize("each", [2, 6])
+def test_several_examples_tell_what_one_does_not(each):
+    """Losses with unit noise and a gap of 1: AUC of means of e is Phi(sqrt(e / 2)), where e is all that there are, six."""
     from scipy.stats import norm
 
     values = []
     for seed in range(40):
         noise = np.random.default_rng(seed).normal(5, 1, (48, 48 * EACH))
-        found = found_of(hospitals(), lambda who, n, noise=noise: noise[who, n] - (who < 24), Config(each=6), seed=seed)
+        found = found_of(
+            hospitals(), lambda who, n, noise=noise: noise[who, n] - (who < 24), Config(each=each), seed=seed
+        )
         values.append(found.metrics["subject_auc"])
     assert np.mean(values) == pytest.approx(norm.cdf(3**0.5), abs=4 * np.std(values) / 40**0.5)
 
@@ -89,7 +92,11 @@ def test_whom_a_model_is_asked_about():
     data, network = hospitals(), Knowing(lambda who, n: 1.0 + n / 100)
     found_of(data, network, Config(each=3), clients=(1,))
     numbers, counts = np.unique(network.asked, return_counts=True)
-    assert numbers.tolist() == [*range(12, 24), *range(36, 48)] and set(counts) == {3}  # of the same client
+    assert numbers.tolist() == [*range(12, 24), *range(36, 48)] and set(counts) == {EACH}  # of the same client
+    persons, network = data.persons["nonmembers"].copy(), Knowing(lambda who, n: 1.0 + n / 100)
+    persons[24 * EACH] = 25  # one example less of 24, who is client 0's: as many are asked about of all
+    found_of(replace(data, persons=data.persons | {"nonmembers": persons}), network, Config(each=3), clients=(0,))
+    assert len(network.asked) == 24 * (EACH - 1)
     shadow = replace(
         data, shadow=examples_of(np.repeat([99], 4)), persons=data.persons | {"shadow": np.repeat([99], 4)}
     )
