@@ -116,8 +116,10 @@ def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Do
 
     ``scores``, ``labels`` and ``numbers``, equal for the same example, [c, members + non-members] have the members first. A
     client's non-members count as if they had the labels of its members. One client's alone would be too few for a
-    threshold. By chance it is `membership.tpr_by_chance` of as many as they are worth (`equal_ones`). Both are NaN with
-    fewer than 100 different non-members, or if their weights are those of fewer.
+    threshold. By chance it is the weight that passes the threshold, with the first non-member that does not, which is more
+    often one that weighs much, times n / (n + 1) for as many as they are worth (`equal_ones`); of equal weights that is
+    `membership.tpr_by_chance`. Both are NaN with fewer than 100 different non-members, or if their weights are those of
+    fewer.
     """
     u, w = weights(labels, members)
     outside, weight, number = scores[:, members:].ravel(), w.ravel(), numbers[:, members:].ravel()
@@ -127,7 +129,9 @@ def tprs(scores: Doubles, labels: Ints, numbers: Ints, members: int) -> tuple[Do
     rates = np.where(u.any(axis=1), (u * (scores[:, :members] > refused)).sum(axis=1), NAN)
     worth = equal_ones(outside, weight, number)
     trials = 1 / (np.square(u).sum(axis=1) + 1 / max(worth, 1))
-    return rates, membership.tpr_by_chance(worth, 0.01), trials
+    first = outside == refused
+    passing = weight[outside > refused].sum() + weight[first].sum() / len(np.unique(number[first]))
+    return rates, float(passing / weight.sum()) * worth / (worth + 1), trials
 
 
 def equal_ones(scores: Doubles, w: Doubles, numbers: Ints) -> int:

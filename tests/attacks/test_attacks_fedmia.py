@@ -337,3 +337,22 @@ def test_without_a_shadow_set_references_are_nonmembers_that_are_not_compared(no
     queries = _queries.queries_of(config, bare, fixed)
     together = np.concatenate([queries.outside.x, queries.references.x])
     assert len(queries.references) == 40 and len(np.unique(together, axis=0)) == NONMEMBERS
+
+
+@pytest.mark.parametrize(("alpha", "nonmembers"), [(1000.0, 100), (1.0, 100), (1000.0, 300), (0.3, 300)])
+def test_the_rate_by_chance_is_that_of_members_like_nonmembers(alpha: float, nonmembers: int) -> None:
+    """All clients share non-members with one score each, as on one model; some weigh more, because labels are weighed."""
+    rng, clients, members, found = np.random.default_rng(3), 12, 15, []
+    own = np.arange(clients * members).reshape(clients, members)
+    numbers = np.concatenate([own, own.size + np.tile(np.arange(nonmembers), (clients, 1))], axis=1)
+    for _ in range(400):
+        mixes = rng.dirichlet(np.full(10, alpha), clients)
+        inside = np.stack([rng.choice(10, members, p=mix) for mix in mixes])
+        outside = np.tile(rng.integers(0, 10, nonmembers), (clients, 1))
+        shared = np.tile(rng.normal(size=nonmembers), (clients, 1))
+        scores = np.concatenate([rng.normal(size=inside.shape), shared], axis=1)
+        rates, null, _ = client_auc.tprs(scores, np.concatenate([inside, outside], axis=1), numbers, members)
+        found.append(np.nanmean(rates) - null)
+    error = np.std(found) / len(found) ** 0.5
+    print(alpha, nonmembers, "over chance", np.mean(found).round(5), "error", error.round(5))
+    assert abs(np.mean(found)) < 3 * error
