@@ -253,7 +253,7 @@ def conclude(config: Config, seen: SeenRound) -> Exposure:
         metrics={
             "remap_accuracy": float(matched.mean()),
             "remap_chance": 1 / k,
-            "remapped_sia_mean": float(accuracy.mean()),
+            "remapped_sia_mean": float(hits.mean()),
             "remapped_sia_null": float(chance.mean()),
         },
         clients={name: of_all(values) for name, values in columns.items()},

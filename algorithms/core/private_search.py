@@ -9,9 +9,9 @@
     geometric, logarithmic (shape 1, 0)   e'(l) = e(l) + ln m/(l-1) + (1+shape) min_l' [(1-1/l') e(l') - ln g/l']    theorem 2
     poisson                               e'(l) = e(l) + m delta(ln(1+1/(l-1))) + ln m/(l-1)                         theorem 6
 
-e(l) is the Renyi divergence of order l of one trial. Steinke (2022) covers trials whose noise is sampled. The delta of theorem 6
-is one that follows from e, so that it holds under sampling, too; the Gaussian's exact delta would give a smaller epsilon (4.50
-instead of 5.53 for z = 8, 20 rounds, mean 10).
+e(l) is the Renyi divergence of order l of one trial. Steinke (2022) covers trials whose noise is sampled. The delta of
+theorem 6 is one that follows from e, so that it holds under sampling, too. The Gaussian's exact delta would give a smaller
+epsilon (4.50 instead of 5.53 for z = 8, 20 rounds, mean 10).
 """
 
 from __future__ import annotations

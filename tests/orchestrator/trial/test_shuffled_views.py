@@ -56,11 +56,16 @@ def test_the_measures_of_the_last_round_are_of_all_rounds(tmp_path):
     rows = [row for row in trial.rows("attacks").to_pylist() if row["target"] == "greedy" and row["round"] == 3]
     found = {row["metric"]: row for row in rows}
     assert found.keys() == {"remap_accuracy", "sia_accuracy"}
-    means = {"remap_accuracy": "remap_accuracy", "sia_accuracy": "remapped_sia_mean"}
-    for metric, column in means.items():
-        assert found[metric]["value"] == np.mean(rounds(trial)[column])
+    means = {
+        "remap_accuracy": ("remap_accuracy", "remap_chance"),
+        "sia_accuracy": ("remapped_sia_mean", "remapped_sia_null"),
+    }
+    for metric, (column, chance) in means.items():
+        assert found[metric]["value"] == pytest.approx(np.mean(rounds(trial)[column]))
         assert found[metric]["low"] < found[metric]["value"] <= found[metric]["high"]
-        assert found[metric]["chance"] == pytest.approx(1 / 6) and found[metric]["low"] > 1 / 6
+        assert found[metric]["chance"] == pytest.approx(np.mean(rounds(trial)[chance])) and found[metric]["low"] > 1 / 6
+    # Clients with labels of their own are traced by these, whatever else their models know.
+    assert found["remap_accuracy"]["chance"] == pytest.approx(1 / 6) and found["sia_accuracy"]["chance"] > 0.4
 
 
 @pytest.mark.slow
