@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric
+from algorithms.core.metric import MEMBERSHIP, MINOR, Column, rate
 from attacks.metrics import calibrated, targets
 from attacks.metrics.calibrated import References, Variance, moments
 from attacks.metrics.client_auc import successes
@@ -50,7 +50,7 @@ _WORDS = {
     "pmia": ("PMIA by another client, mean attacker", "client's\nPMIA AUC"),
 }
 METRICS = tuple(
-    Metric(
+    rate(
         f"calibrated_{name}_auc", MEMBERSHIP, f"{words}, AUC", "lower", chance=0.5, ends=True,
         table=Column(MINOR, heading),
     )

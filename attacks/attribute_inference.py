@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import ATTRIBUTE, Column, Metric, Risk, names_of
+from algorithms.core.metric import ATTRIBUTE, Column, Metric, Risk, names_of, rate
 from algorithms.interfaces import Problems
 from attacks._queries import NONE, draw_queries, untransformed
 from attacks.interfaces import AttackedModel, Audit, Measure
@@ -72,9 +72,9 @@ METRICS = (
         risk=Risk("Models tell an unknown column of their training rows, beyond imputation, with a gain of", 55),
         reading="attribute leak: accuracy on members less on others of the same labels, and less the same of imputation",
     ),
-    Metric("attribute_accuracy", ATTRIBUTE, "accuracy on members", "lower", chance="attribute_imputation"),
-    Metric("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),
-    Metric("attribute_majority", ATTRIBUTE, "accuracy of the most frequent value"),
+    rate("attribute_accuracy", ATTRIBUTE, "accuracy on members", "lower", chance="attribute_imputation"),
+    rate("attribute_imputation", ATTRIBUTE, "accuracy of imputation", chance="attribute_majority"),
+    rate("attribute_majority", ATTRIBUTE, "accuracy of the most frequent value"),
     Metric("attribute_mcc", ATTRIBUTE, "MCC on members", "lower", "", chance="attribute_imputation_mcc"),
 )
 

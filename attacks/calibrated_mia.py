@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk, names_of
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Rank, Risk, names_of, rate
 from algorithms.interfaces import Problems, Run
 from attacks import _further
 from attacks._further import Further
@@ -70,7 +70,7 @@ NULL_RECORDS = 2_000_000  # scores of all replicas and draws, at most; there are
 PREFERRED = ("base", "loss")  # what counts where replicas are too few to choose
 RANK: Rank = {"plain": 1, "protected": 2, "sources": 2, "groups": 4}
 METRICS = (
-    Metric(
+    rate(
         "calibrated_auc",
         MEMBERSHIP,
         "calibrated attack, AUC",
@@ -91,7 +91,7 @@ METRICS = (
         ends=True,
     ),
     # Of sweeps with two groups, as the other attacks' columns are.
-    Metric(
+    rate(
         "calibrated_auc_majority",
         MEMBERSHIP,
         "calibrated attack, AUC, majority clients",
@@ -100,7 +100,7 @@ METRICS = (
         chance=0.5,
         risk=Risk("", None, accuracies=("accuracy_majority",)),
     ),
-    Metric(
+    rate(
         "calibrated_auc_minority",
         MEMBERSHIP,
         "calibrated attack, AUC, minority clients",
@@ -116,11 +116,11 @@ METRICS = (
             ("calibrated_auc_majority", "fedmia_auc"),
         ),
     ),
-    Metric("calibrated_model_auc", MEMBERSHIP, "calibrated attack, AUC on the clients of a model", "lower", chance=0.5),
-    Metric("calibrated_run_model_auc", MEMBERSHIP, "calibrated attack, AUC on the run's model", "lower", chance=0.5),
-    Metric("calibrated_loss_auc", MEMBERSHIP, "calibrated attack, AUC of the loss alone", "lower", chance=0.5),
-    Metric("calibrated_balanced_accuracy", MEMBERSHIP, "calibrated attack, balanced accuracy", "lower", chance=0.5),
-    Metric(
+    rate("calibrated_model_auc", MEMBERSHIP, "calibrated attack, AUC on the clients of a model", "lower", chance=0.5),
+    rate("calibrated_run_model_auc", MEMBERSHIP, "calibrated attack, AUC on the run's model", "lower", chance=0.5),
+    rate("calibrated_loss_auc", MEMBERSHIP, "calibrated attack, AUC of the loss alone", "lower", chance=0.5),
+    rate("calibrated_balanced_accuracy", MEMBERSHIP, "calibrated attack, balanced accuracy", "lower", chance=0.5),
+    rate(
         "calibrated_tpr_set_to_1_fpr",
         MEMBERSHIP,
         "calibrated attack, TPR where other replicas have 1 % FPR",
@@ -128,36 +128,34 @@ METRICS = (
         table=Column({"plain": 2, "protected": 3, "sources": 3, "groups": 3}, "TPR at 1 %\ncalibrated"),
         chance=0.01,
     ),
-    Metric("calibrated_fpr_set_to_1_fpr", MEMBERSHIP, "calibrated attack, FPR where other replicas have 1 %"),
-    Metric(
+    rate("calibrated_fpr_set_to_1_fpr", MEMBERSHIP, "calibrated attack, FPR where other replicas have 1 %"),
+    rate(
         "calibrated_precision_at_prior_1", MEMBERSHIP, "calibrated, precision if 1 % are members", "lower", chance=0.01
     ),
-    Metric(
+    rate(
         "calibrated_precision_at_prior_10", MEMBERSHIP, "calibrated, precision if 10 % are members", "lower", chance=0.1
     ),
-    Metric(
+    rate(
         "calibrated_auc_worst_client",
         MEMBERSHIP,
         "calibrated attack, AUC on the worst client",
         "lower",
         chance="calibrated_auc_worst_client_null",
     ),
-    Metric(
-        "calibrated_run_auc", MEMBERSHIP, "calibrated attack on the run's model, AUC", "lower", chance=0.5, ends=True
-    ),
-    Metric(
+    rate("calibrated_run_auc", MEMBERSHIP, "calibrated attack on the run's model, AUC", "lower", chance=0.5, ends=True),
+    rate(
         "calibrated_run_tpr_set_to_1_fpr",
         MEMBERSHIP,
         "calibrated attack on the run's model, TPR where replicas have 1 % FPR",
         "lower",
         chance=0.01,
     ),
-    Metric(
+    rate(
         "calibrated_run_fpr_set_to_1_fpr",
         MEMBERSHIP,
         "calibrated attack on the run's model, FPR where replicas have 1 %",
     ),
-    Metric("calibrated_replica_size", MEMBERSHIP, "examples of a replica, as a share of the run's"),
+    rate("calibrated_replica_size", MEMBERSHIP, "examples of a replica, as a share of the run's"),
     Metric("calibrated_replicas", MEMBERSHIP, "replicas of the calibrated attack", unit="replicas", digits=0),
     *_further.METRICS,
 )

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.metric import CLIENT, Column, Metric, PerClient, Risk
+from algorithms.core.metric import CLIENT, Column, Metric, PerClient, Risk, magnitude, rate
 from algorithms.interfaces import Problems, Run
 from algorithms.metrics.classification import cross_entropies
 from attacks.interfaces import NAN, AttackedModel, Audit, Exposure, Measure, Stream, World
@@ -52,8 +52,8 @@ MOST_OF_NOBODY = 2000  # examples of nobody on which every model is measured
 SEEN: dict[str, Any] = {"ends": True}
 CERTIFIED: dict[str, Any] = {"bound": "lower"}
 METRICS = (
-    Metric("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
-    Metric("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
+    magnitude("cia_aggregated_loss", CLIENT, "loss of the aggregate", unit="nats"),
+    magnitude("cia_target_loss", CLIENT, "loss of the target", unit="nats"),
     Metric(
         "cia_difference",
         CLIENT,
@@ -64,7 +64,7 @@ METRICS = (
         final="client_inference",
     ),
     # Neither direction is better: an attacker whose AUC is near 0 decides the other way round.
-    Metric(
+    rate(
         "cia_auc",
         CLIENT,
         "CIA AUC",
@@ -85,8 +85,8 @@ METRICS = (
         final="client_inference",
         ends=True,
     ),
-    Metric("cia_auc_p", CLIENT, "CIA p of a run", digits=5, table=Column(5, "CIA p\nof a run", 3, interval=False)),
-    Metric(
+    rate("cia_auc_p", CLIENT, "CIA p of a run", digits=5, table=Column(5, "CIA p\nof a run", 3, interval=False)),
+    rate(
         "cia_advantage",
         CLIENT,
         "CIA advantage, absolute value of 2 AUC - 1",
@@ -98,10 +98,10 @@ METRICS = (
             accuracies=("aggregated_accuracy", "accuracy"),
         ),
     ),
-    Metric("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower", chance=0.5),
-    Metric("cia_zero_auc", CLIENT, "CIA AUC against a zero update", chance=0.5, ends=True),
-    Metric("cia_zero_auc_p", CLIENT, "CIA p of a run against a zero update", digits=5),
-    Metric(
+    rate("cia_balanced_accuracy", CLIENT, "CIA balanced accuracy", "lower", chance=0.5),
+    rate("cia_zero_auc", CLIENT, "CIA AUC against a zero update", chance=0.5, ends=True),
+    rate("cia_zero_auc_p", CLIENT, "CIA p of a run against a zero update", digits=5),
+    rate(
         "cia_auc_nobody",
         CLIENT,
         "CIA AUC on records of nobody",
@@ -109,24 +109,24 @@ METRICS = (
         chance=0.5,
         ends=True,
     ),
-    Metric("cia_auc_nobody_p", CLIENT, "CIA p of a run on records of nobody", digits=5),
-    Metric("cia_round", CLIENT, "round of the paired test", unit="round", digits=0),
+    rate("cia_auc_nobody_p", CLIENT, "CIA p of a run on records of nobody", digits=5),
+    magnitude("cia_round", CLIENT, "round of the paired test", unit="round", digits=0),
     Metric("cia_pairs", CLIENT, "pairs of federations", unit="pairs", digits=0),
-    Metric("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
-    Metric("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
-    Metric(
+    rate("cia_p_least", CLIENT, "smallest p of so many pairs", digits=5),
+    rate("cia_low_most", CLIENT, "low end of so many pairs' interval for an AUC of 1"),
+    magnitude(
         "cia_epsilon_most", CLIENT, "largest epsilon that so many pairs can certify", unit="", digits=2, bound="lower"
     ),
     # Of a client, and of whoever sees one model: less than a claim, which is for all models, refutes nothing.
     *(
-        Metric(f"cia_{kind}epsilon{end}", CLIENT, f"CIA epsilon of a {what} client, {how}", "lower", "", 2, **more)
+        magnitude(f"cia_{kind}epsilon{end}", CLIENT, f"CIA epsilon of a {what} client, {how}", "lower", "", 2, **more)
         for kind, what in (("", "replaced"), ("zero_", "removed"))
         for end, how, more in (
             ("", "one model seen", SEEN | {"chance": f"cia_{kind}epsilon_null"}),
             ("_certified", "certified", CERTIFIED),
         )
     ),
-    Metric(
+    rate(
         "cia_stand_in_distinct",
         CLIENT,
         "distinct examples of a stand-in",

@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, Metric
+from algorithms.core.metric import MEMBERSHIP, Column, rate
 from algorithms.interfaces import Problems, Run
 from attacks._queries import draw_queries, held_out_sizes, set_aside, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure, Stream
@@ -56,7 +56,7 @@ SHOWN: dict[str, Any] = {
     "reading": "client's MIA: a client attacks the examples of others; mean over attackers and models",
 }
 METRICS = tuple(
-    Metric(name, MEMBERSHIP, f"client's MIA {label}", "lower", chance=f"{name}_null", **shown)
+    rate(name, MEMBERSHIP, f"client's MIA {label}", "lower", chance=f"{name}_null", **shown)
     for name, label, shown in (
         ("client_mia_accuracy", "accuracy, mean attacker and model", {}),
         ("client_mia_accuracy_worst", "accuracy, worst model", {}),

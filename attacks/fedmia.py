@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MEMBERSHIP, MINOR, Column, Metric, PerClient, Risk, names_of
+from algorithms.core.metric import MEMBERSHIP, MINOR, Column, PerClient, Risk, magnitude, names_of, rate
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import CenteredConfig, Queries, model_losses, queries_of, target_losses
@@ -67,7 +67,7 @@ BY_LOSSES = 2  # so many of them need no gradients
 COLUMNS = "fedmia_auc", "fedmia_auc_low", "fedmia_auc_high", "fedmia_tpr_at_1_fpr"  # of the clients' table
 
 METRICS = (
-    Metric(
+    rate(
         "fedmia_auc",
         MEMBERSHIP,
         "AUC of FedMIA",
@@ -85,7 +85,7 @@ METRICS = (
         ),
         ends=True,
     ),
-    Metric(
+    rate(
         "fedmia_auc_max",
         MEMBERSHIP,
         "largest AUC of a client",
@@ -93,7 +93,7 @@ METRICS = (
         table=Column(3, "FedMIA\nmax", interval=False),
         chance="fedmia_auc_max_null",
     ),
-    Metric(
+    rate(
         "fedmia_tpr_at_1_fpr",
         MEMBERSHIP,
         "TPR of FedMIA at 1 % FPR",
@@ -101,9 +101,9 @@ METRICS = (
         table=Column(4, "FedMIA\nTPR at 1 %"),
         chance="fedmia_tpr_at_1_fpr_null",
     ),
-    Metric("fedmia_cov", MEMBERSHIP, "CoV of AUC", "lower", "", chance="fedmia_cov_null"),
-    Metric("fedmia_fi", MEMBERSHIP, "FI of AUC", "higher", "", chance="fedmia_fi_null"),
-    Metric(
+    magnitude("fedmia_cov", MEMBERSHIP, "CoV of AUC", "lower", "", chance="fedmia_cov_null"),
+    rate("fedmia_fi", MEMBERSHIP, "FI of AUC", "higher", "", chance="fedmia_fi_null"),
+    rate(
         "fedmia_eod",
         MEMBERSHIP,
         "EOD of AUC",
@@ -112,7 +112,7 @@ METRICS = (
         table=Column(MINOR, "FedMIA\nEOD", 2, interval=False),
         chance="fedmia_eod_null",
     ),
-    *(Metric(f"{name}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5) for name, label in SIGNALS.items()),
+    *(rate(f"{name}_auc", MEMBERSHIP, f"AUC of {label}", "lower", chance=0.5) for name, label in SIGNALS.items()),
 )
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Weights
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk, names_of
+from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk, names_of, rate
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import ComparedConfig, Queries, queries_of
@@ -55,7 +55,7 @@ PREFIXES: dict[View, str] = {"models": "slope_model", "updates": "slope"}
 def _metrics(view: View, rank: int, place: int, who: str) -> tuple[Metric, ...]:
     name = PREFIXES[view]
     return (
-        Metric(
+        rate(
             f"{name}_auc", MEMBERSHIP, f"AUC of the slope of the loss, {view}", "lower",
             table=Column(rank, f"AUC slope,\n{view}"), chance=0.5, ends=True,
             risk=Risk(f"{who} tells training examples from others by how fast they are learned, with AUC", place),
@@ -64,11 +64,11 @@ def _metrics(view: View, rank: int, place: int, who: str) -> tuple[Metric, ...]:
                 interval="95 % interval over one run's examples",
             ),
         ),
-        Metric(
+        rate(
             f"{name}_tpr_at_1_fpr", MEMBERSHIP, f"TPR at 1 % FPR of the slope, {view}", "lower",
             chance=f"{name}_tpr_at_1_fpr_null",
         ),
-        Metric(f"{name}_mean_auc", MEMBERSHIP, f"AUC of the mean loss of these rounds, {view}", "lower", chance=0.5),
+        rate(f"{name}_mean_auc", MEMBERSHIP, f"AUC of the mean loss of these rounds, {view}", "lower", chance=0.5),
     )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints, Weights
-from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
+from algorithms.core.metric import SOURCE, Column, PerClient, Risk, names_of, rate
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import TargetsConfig, cohort_problems, target_losses, targets, transformed
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
@@ -67,7 +67,7 @@ COLUMNS = "remap_hit", "remapped_sia_accuracy", "remapped_sia_low", "remapped_si
 PLACE = 17  # of the streams of shadow examples
 
 METRICS = (
-    Metric(
+    rate(
         "remap_accuracy",
         SOURCE,
         "clients matched to their models",
@@ -77,8 +77,8 @@ METRICS = (
         clients=PerClient("Which clients are matched to their models, share of rounds", "remap_hit"),
         reading="matched: clients to whom the server ascribes their own model, by shadow data",
     ),
-    Metric("remap_chance", SOURCE, "matches by guessing"),
-    Metric(
+    rate("remap_chance", SOURCE, "matches by guessing"),
+    rate(
         "remapped_sia_mean",
         SOURCE,
         "mean SIA accuracy, models without names",

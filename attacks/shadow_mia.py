@@ -42,7 +42,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, Rank, Risk
+from algorithms.core.metric import MEMBERSHIP, Column, Rank, Risk, rate
 from algorithms.interfaces import Problems, Run
 from attacks import _attack_models
 from attacks._queries import draw_queries, set_aside
@@ -77,7 +77,7 @@ SHOWN: dict[str, dict[str, Any]] = {
     "mia_tpr_at_1_fpr_worst": {"table": Column(AFTER_RISK, "TPR at\n1 % FPR")},
 }
 METRICS = tuple(
-    Metric(name, MEMBERSHIP, label, "lower", chance=f"{name}_null", **SHOWN.get(name, {}))
+    rate(name, MEMBERSHIP, label, "lower", chance=f"{name}_null", **SHOWN.get(name, {}))
     for name, label in (
         ("mia_auc", "MIA AUC, mean model"),
         ("mia_auc_worst", "MIA AUC, worst model"),

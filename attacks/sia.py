@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MINOR, SOURCE, Column, Metric, PerClient, Risk, names_of
+from algorithms.core.metric import MINOR, SOURCE, Column, PerClient, Risk, magnitude, names_of, rate
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import TargetsConfig, cohort_problems, target_losses, targets
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
@@ -54,7 +54,7 @@ FEWEST_ALIKE = 10  # examples of a class that a calibrated loss is compared with
 LEAST = 1e-12  # standard deviation of a model that treats all examples alike
 
 METRICS = (
-    Metric(
+    rate(
         "sia_mean",
         SOURCE,
         "mean SIA accuracy",
@@ -74,12 +74,12 @@ METRICS = (
         "CoV, FI, EOD: inequality between clients",
         over_rounds="source_inference",
     ),
-    Metric("sia_max", SOURCE, "mean SIA accuracy, worst round", "lower", table=Column(3, "SIA\nmax", interval=False)),
+    rate("sia_max", SOURCE, "mean SIA accuracy, worst round", "lower", table=Column(3, "SIA\nmax", interval=False)),
     # A defense that only delays training lowers the mean over rounds and not this one.
-    Metric("sia_last5_mean", SOURCE, "mean SIA accuracy, last five rounds", "lower", chance="sia_chance"),
-    Metric("sia_chance", SOURCE, "SIA by guessing"),
-    Metric("sia_mean_null", SOURCE, "SIA by classes alone", table=Column(4, "SIA by\nclasses", interval=False)),
-    Metric(
+    rate("sia_last5_mean", SOURCE, "mean SIA accuracy, last five rounds", "lower", chance="sia_chance"),
+    rate("sia_chance", SOURCE, "SIA by guessing"),
+    rate("sia_mean_null", SOURCE, "SIA by classes alone", table=Column(4, "SIA by\nclasses", interval=False)),
+    magnitude(
         "sia_cov",
         SOURCE,
         "CoV of SIA",
@@ -90,7 +90,7 @@ METRICS = (
         chance="cov_null",
         over_rounds="source_inference",
     ),
-    Metric(
+    rate(
         "sia_fi",
         SOURCE,
         "FI of SIA",
@@ -101,7 +101,7 @@ METRICS = (
         chance="fi_null",
         over_rounds="source_inference",
     ),
-    Metric(
+    rate(
         "eod",
         SOURCE,
         "EOD",
@@ -113,12 +113,12 @@ METRICS = (
         reading="by chance: EOD with permuted owners",
         over_rounds="source_inference",
     ),
-    Metric("eod_null", SOURCE, "EOD by chance", live=5, table=Column(4, "EOD by\nchance", 2, interval=False)),
-    Metric("sia_mad", SOURCE, "mean absolute difference of SIA", "lower", chance="mad_null"),
-    Metric("sia_sen", SOURCE, "Sen welfare of SIA", "higher", "", chance="sen_null"),
-    Metric("loss_cov", SOURCE, "CoV of loss", "lower", "", live=5, table=Column(3, "loss\nCoV", 2, interval=False)),
-    Metric("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
-    Metric("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
+    rate("eod_null", SOURCE, "EOD by chance", live=5, table=Column(4, "EOD by\nchance", 2, interval=False)),
+    rate("sia_mad", SOURCE, "mean absolute difference of SIA", "lower", chance="mad_null"),
+    rate("sia_sen", SOURCE, "Sen welfare of SIA", "higher", "", chance="sen_null"),
+    magnitude("loss_cov", SOURCE, "CoV of loss", "lower", "", live=5, table=Column(3, "loss\nCoV", 2, interval=False)),
+    rate("loss_fi", SOURCE, "FI of loss", "higher", "", table=Column(MINOR, "loss\nFI", 2, interval=False)),
+    magnitude("loss_mad", SOURCE, "mean absolute difference of loss", "lower", "nats"),
 )
 OVER_ROUNDS = ("sia_max", "sia_last5_mean")  # of a trial; the others are of a round, too
 IN_ROUND = [metric for metric in METRICS if metric.name not in OVER_ROUNDS]

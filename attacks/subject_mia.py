@@ -26,7 +26,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, Risk
+from algorithms.core.metric import MEMBERSHIP, Column, Risk, rate
 from algorithms.interfaces import Problems, Run
 from attacks._queries import resembled_clients, transformed
 from attacks.interfaces import AttackedModel, Audit, Measure
@@ -43,7 +43,7 @@ NAME = "subject_mia"
 FEWEST = 5  # subjects on each side
 
 METRICS = (
-    Metric(
+    rate(
         "subject_auc",
         MEMBERSHIP,
         "AUC of subjects",

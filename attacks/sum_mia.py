@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import MEMBERSHIP, SOURCE, Column, Metric, PerClient, Risk, names_of
+from algorithms.core.metric import MEMBERSHIP, SOURCE, Column, PerClient, Risk, names_of, rate
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries
 from attacks._queries import CenteredConfig, Queries, queries_of
@@ -65,18 +65,18 @@ def _of_clients(name: str, title: str) -> PerClient:
 
 
 METRICS = (
-    Metric(
+    rate(
         "sum_auc", MEMBERSHIP, "AUC of membership from sums", "lower",
         live=2, table=Column(2, "sums\nAUC"), chance=0.5, ends=True,
         risk=Risk("Who sees sums of updates alone tells the clients' training examples from others with AUC", 25),
         clients=_of_clients("sum_auc", "Membership from sums of updates, AUC"),
     ),
-    Metric(
+    rate(
         "sum_part_auc", SOURCE, "AUC of a client's part in sums", "lower",
         table=Column(4, "part in\nsums"), chance=0.5, ends=True,
         clients=_of_clients("sum_part_auc", "Whose example it is, from sums of updates, AUC"),
     ),
-    Metric(
+    rate(
         "sum_source", SOURCE, "accuracy of the source from sums", "lower",
         live=3, table=Column(3, "source by\nsums"), chance="sum_source_chance", ends=True,
         risk=Risk("Who sees sums of updates alone traces training examples to their owner with accuracy", 45),

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles, Ints
-from algorithms.core.metric import SOURCE, Column, Metric, PerClient, Risk, names_of
+from algorithms.core.metric import SOURCE, Column, PerClient, Risk, names_of, rate
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks import _queries, fedmia
 from attacks._queries import CenteredConfig, Queries, cohort_problems, outsiders, queries_of
@@ -63,7 +63,7 @@ PLACE = 3  # of the stream; the other attacks on updates have places of two numb
 
 
 METRICS = (
-    Metric(
+    rate(
         "two_stage_traced",
         SOURCE,
         "flagged and traced to the owner",
@@ -75,9 +75,9 @@ METRICS = (
         ends=True,
         reading="flagged, traced: share of the members found among non-members and traced to their owner",
     ),
-    Metric("two_stage_apart", SOURCE, "two stages, if they were independent", None),
+    rate("two_stage_apart", SOURCE, "two stages, if they were independent", None),
     *(
-        Metric(f"two_stage_{name}", SOURCE, label, "lower", chance=f"two_stage_{name}_null")
+        rate(f"two_stage_{name}", SOURCE, label, "lower", chance=f"two_stage_{name}_null")
         for name, label in (
             ("tpr", "members flagged"),
             ("sia", "SIA of flagged members"),

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
+from algorithms.core.metric import MEMBERSHIP, Column, PerClient, Risk, magnitude, rate
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from attacks._queries import transformed
 from attacks.interfaces import Exposure, Measure, SeenRound, SeenUpdates, Stream
@@ -56,7 +56,7 @@ ASKS = "was this example trained on?"
 PAPERS = {"Nasr 2019": "https://arxiv.org/abs/1812.00910", "FinP": "https://arxiv.org/abs/2502.17748"}
 AVERAGED = ("whitebox_accuracy", "whitebox_cov", "whitebox_eod", "whitebox_cov_null", "whitebox_eod_null")
 METRICS = (
-    Metric(
+    rate(
         "whitebox_accuracy",
         MEMBERSHIP,
         "white-box MIA accuracy",
@@ -67,8 +67,8 @@ METRICS = (
         risk=Risk("A white-box attack tells training examples from others with accuracy", 30),
         clients=PerClient("White-box membership inference against each client, accuracy"),
     ),
-    Metric("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", "", chance="whitebox_cov_null"),
-    Metric("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower", chance="whitebox_eod_null"),
+    magnitude("whitebox_cov", MEMBERSHIP, "CoV of white-box MIA", "lower", "", chance="whitebox_cov_null"),
+    rate("whitebox_eod", MEMBERSHIP, "EOD of white-box MIA", "lower", chance="whitebox_eod_null"),
 )
 
 

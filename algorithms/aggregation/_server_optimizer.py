@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
-from algorithms.core.metric import AGGREGATION, Metric
+from algorithms.core.metric import AGGREGATION, magnitude
 from algorithms.interfaces import Metrics, State
 
-METRICS = (Metric("server_step", AGGREGATION, "norm of the server's step", unit=""),)
+METRICS = (magnitude("server_step", AGGREGATION, "norm of the server's step", unit=""),)
 
 
 def optimizer(step: Callable[..., tuple[Doubles, dict[str, Any]]], *moments: str) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from algorithms.aggregation import fedavg
 from algorithms.core.messages import ClientUpdates, Doubles
-from algorithms.core.metric import AGGREGATION, Metric
+from algorithms.core.metric import AGGREGATION, rate
 from algorithms.interfaces import Metrics
 from datasets.components import Config as SlotConfig
 
@@ -32,7 +32,7 @@ GUARANTEE = "none: aims at equal exposure of clients"
 COST = "less weight to clients that stand out; their curvature is sent"
 PAPERS = {"FinP": "https://arxiv.org/abs/2502.17748"}
 METHODS = {"plain": ("FinP_server (ALA)", 5)}
-METRICS = (Metric("ala_fallback", AGGREGATION, "ALA weights by size", "lower", digits=2),)
+METRICS = (rate("ala_fallback", AGGREGATION, "ALA weights by size", "lower", digits=2),)
 NONE = 1e-9  # weights with a smaller sum count as zero
 
 

@@ -29,7 +29,7 @@ from pydantic import Field
 from algorithms.aggregation import fedavg
 from algorithms.core.gram import ROUNDING, center_products, gram, scale_products
 from algorithms.core.messages import ClientUpdates, Doubles
-from algorithms.core.metric import AGGREGATION, Metric
+from algorithms.core.metric import AGGREGATION, Metric, magnitude, rate
 from algorithms.interfaces import Metrics
 from datasets.components import Config as SlotConfig
 
@@ -43,10 +43,10 @@ PAPERS = {"FinP": "https://arxiv.org/abs/2502.17748"}
 METHODS = {"plain": ("FinP_server (PCA)", 4)}
 METRICS = (
     Metric("pca_objective", AGGREGATION, "PCA objective", "lower", "", 4),
-    Metric("pca_fallback", AGGREGATION, "PCA weights by size", "lower", digits=2),
-    Metric("pca_cov", AGGREGATION, "CoV of PCA distances", "lower", ""),
-    Metric("pca_cov_by_size", AGGREGATION, "CoV of PCA distances, weights by size", "lower", ""),
-    Metric("pca_fi", AGGREGATION, "FI of PCA distances", "higher", ""),
+    rate("pca_fallback", AGGREGATION, "PCA weights by size", "lower", digits=2),
+    magnitude("pca_cov", AGGREGATION, "CoV of PCA distances", "lower", ""),
+    magnitude("pca_cov_by_size", AGGREGATION, "CoV of PCA distances, weights by size", "lower", ""),
+    rate("pca_fi", AGGREGATION, "FI of PCA distances", "higher", ""),
 )
 
 Objective = Literal["ssd", "eq4", "eq10"]

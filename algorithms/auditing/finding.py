@@ -24,7 +24,7 @@ import numpy as np
 from algorithms.auditing import bounds
 from algorithms.auditing.epsilon import epsilon_gdp, epsilon_two_gaussians, mu_gdp
 from algorithms.core.messages import Doubles
-from algorithms.core.metric import MINOR, NOISE, Column, Metric
+from algorithms.core.metric import MINOR, NOISE, Column, Metric, magnitude
 
 DOUBT = 0.001  # the deviations count as equal unless their test has a smaller p value
 CONFIDENCE = 0.95
@@ -36,7 +36,7 @@ Canaries = Mapping[str, Any]
 """What the audit of a run keeps, arrays by name with one row for each model (`algorithms.engine`)."""
 
 METRICS = (
-    Metric(
+    magnitude(
         "epsilon_audit",
         NOISE,
         "audited epsilon of a client",
@@ -48,9 +48,11 @@ METRICS = (
         reading="epsilon audited: what canary clients leave to be told in a fork of the releases, an estimate for one client; "
         "where nothing is clipped, a canary is as long as the median update",
     ),
-    Metric("epsilon_audit_low", NOISE, "audited epsilon of a client, lower end of 95 %", "lower", "", 2, bound="lower"),
-    Metric("epsilon_audit_high", NOISE, "audited epsilon of a client, upper end of 95 %", "lower", "", 2),
-    Metric(
+    magnitude(
+        "epsilon_audit_low", NOISE, "audited epsilon of a client, lower end of 95 %", "lower", "", 2, bound="lower"
+    ),
+    magnitude("epsilon_audit_high", NOISE, "audited epsilon of a client, upper end of 95 %", "lower", "", 2),
+    magnitude(
         "epsilon_audit_certified",
         NOISE,
         "certified epsilon of a client",
@@ -64,8 +66,10 @@ METRICS = (
     Metric("audit_mu", NOISE, "separation of canaries", "lower", "deviations", 2),
     Metric("audit_canaries", NOISE, "canaries", None, "canaries", 0),
     Metric("audit_rounds", NOISE, "audited rounds", None, "rounds", 0),
-    Metric("audit_norm", NOISE, "norm of a canary without a clip: that of the median update, mean of rounds", unit=""),
-    Metric("audit_delta", NOISE, "delta of the audit", None, "", 6, bound="upper"),
+    magnitude(
+        "audit_norm", NOISE, "norm of a canary without a clip: that of the median update, mean of rounds", unit=""
+    ),
+    magnitude("audit_delta", NOISE, "delta of the audit", None, "", 6, bound="upper"),
 )
 
 

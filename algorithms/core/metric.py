@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 ACCURACY = "Accuracy"
@@ -122,6 +123,10 @@ class Metric:
         chance: the value by chance, or the name of the metric that holds it; None if it is unknown.
         bound: "upper" if it is proved that the truth is no more, as of an epsilon, which is then rounded up; "lower" if it
             is no less, which is rounded down; None for measurements.
+        limits: the smallest and the largest possible value, at which an interval ends; None: there is none. See `rate` and
+            `magnitude`.
+        by_model: whether a column such as ``<name>_model_1`` is its value of one of several models, which have no meaning
+            from seed to seed, unless it is declared itself.
         protects: whom it guarantees something, such as "a client"; the column with ``guarantee`` for ``epsilon`` in its name
             says under which assumption.
         audits: the metrics of guarantees that it audits, of which the first that a trial has counts: an interval above that
@@ -145,6 +150,8 @@ class Metric:
     table: Column | None = None
     chance: float | str | None = None
     bound: Bound = None
+    limits: tuple[float | None, float | None] = (None, None)
+    by_model: bool = True
     protects: str = ""
     audits: tuple[str, ...] = ()
     risk: Risk | None = None
@@ -160,8 +167,13 @@ class Metric:
         parts = {f"{self.name}_{end}": end for end in ("low", "high") if self.ends}
         parts |= {self.chance: "by chance"} if isinstance(self.chance, str) else {}
         return [
-            Metric(name, self.family, f"{self.label}, {of}", None, self.unit, self.digits) for name, of in parts.items()
+            Metric(name, self.family, f"{self.label}, {of}", None, self.unit, self.digits, limits=self.limits)
+            for name, of in parts.items()
         ]
+
+
+rate = partial(Metric, limits=(0.0, 1.0))  # what lies between 0 and 1
+magnitude = partial(Metric, limits=(0.0, None))  # what is not negative
 
 
 def names_of(metrics: Iterable[Metric]) -> list[str]:

@@ -17,6 +17,8 @@ from algorithms.core.metric import (
     PerClient,
     Rank,
     Risk,
+    magnitude,
+    rate,
 )
 
 # Which accuracies are shown depends on the sweep: by group, on the clients' and the server's test data, or overall.
@@ -29,17 +31,17 @@ MODELS: Rank = {"plain": 1, "protected": 2, "sources": 2}
 ATTACKED = "models"  # the kind of attacks that look at models
 ON_MODELS = "MIA: accuracy on a model of the attack that is published as risk"
 
-accuracy = partial(Metric, family=ACCURACY, direction="higher")
+accuracy = partial(rate, family=ACCURACY, direction="higher", by_model=False)
 of_group = partial(accuracy, final="accuracy_by_group", over_rounds="convergence")
 protected = partial(accuracy, live=PROTECTED, final="accuracy")
-loss = partial(Metric, family=ACCURACY, direction="lower", unit="nats")
-membership = partial(Metric, family=MEMBERSHIP, direction="lower", chance=0.5)
-on_models = partial(membership, reading=ON_MODELS, final="risk_of_models")
-violations = partial(Metric, family=MEMBERSHIP, direction="lower", unit="clients", digits=1)
-clients = partial(Metric, family=CLUSTERING, unit="clients", digits=1)
-rho = partial(Metric, family=CURVATURE, direction="higher", unit="", chance=0.0)
-fairness = partial(Metric, family=FAIRNESS, direction="lower", final="fairness")
-time = partial(Metric, family=TIME, direction="lower")
+loss = partial(magnitude, family=ACCURACY, direction="lower", unit="nats", by_model=False)
+membership = partial(rate, family=MEMBERSHIP, direction="lower", chance=0.5, by_model=False)
+on_models = partial(membership, reading=ON_MODELS, final="risk_of_models", by_model=True)
+violations = partial(magnitude, family=MEMBERSHIP, direction="lower", unit="clients", digits=1, by_model=False)
+clients = partial(magnitude, family=CLUSTERING, unit="clients", digits=1)
+rho = partial(Metric, family=CURVATURE, direction="higher", unit="", chance=0.0, limits=(-1.0, 1.0))
+fairness = partial(rate, family=FAIRNESS, direction="lower", final="fairness", by_model=False)
+time = partial(magnitude, family=TIME, direction="lower", by_model=False)
 
 ROUND_METRICS = (
     accuracy(
@@ -220,7 +222,7 @@ ROUND_METRICS = (
         "count; under IFCA it is their losses that have changed",
     ),
     clients("moved_minority", label="moved, minority"),
-    Metric("purity", CLUSTERING, "purity", "higher", live=6, table=Column(6, "purity", 2)),
+    rate("purity", CLUSTERING, "purity", "higher", live=6, table=Column(6, "purity", 2)),
     clients("clients", label="users of the model"),
     clients("own_clients", label="users of the model who are clients of its group"),
     Metric("loss_gap", CLUSTERING, "loss gap", unit="nats"),

@@ -2,7 +2,7 @@
 
 From three values on, the mean is shown with its 95 % interval. Below three there is no interval, and the values
 themselves are shown: with two values, Student's t is 12.7, and the interval would say more about this than about the
-values. An interval ends where values end: a rate lies between 0 and 1, a count is not negative.
+values. An interval ends where values end, as a metric declares: a rate lies between 0 and 1, a count is not negative.
 
 A partition of the data is hard or easy for every method. In the difference of two methods on the same partition, with the
 same seed, this common part cancels, so that its interval is much narrower than those of the two means suggest.
@@ -23,12 +23,6 @@ NAN = float("nan")
 FEWEST = 3  # the fewest values for which intervals and boxes are shown
 INFINITY = math.inf
 UNLIMITED = (-INFINITY, INFINITY)
-# Units of numbers that are not negative. (A gap in nats or a difference without a unit can be.)
-COUNTS = ("clients", "federations", "round", "seconds")
-# What names say of a number: a difference can be negative; the others lie between 0 and 1, or are not negative.
-DIFFERENCES = ("_gap", "_signed", "_difference", "_gain", "_leak")
-SHARES = ("fi", "sen")
-MAGNITUDES = ("cov", "epsilon", "mad", "norm", "distance", "loss", "delta", "step", "noise")
 DECIMALS = Context(prec=400)  # digits enough for every float
 SMALL = 6  # decimals from which a number is written with an exponent
 
@@ -123,21 +117,13 @@ def claims(values: Sequence[float]) -> Estimate:
 
 
 def limits(metric: Metric) -> tuple[float, float]:
-    """The smallest and the largest possible value of a metric, as far as its unit and its name say them.
+    """The smallest and the largest possible value of a metric, as it declares them.
 
-    A fraction is a rate; a fairness index, too. Gaps and signed differences have no such limits.
-
-    >>> limits(Metric("accuracy", "Accuracy", "accuracy", "higher")), limits(Metric("risk_gap", "Clustering", "gap"))
-    ((0.0, 1.0), (-inf, inf))
+    >>> limits(Metric("loss", "Accuracy", "loss", limits=(0, None))), limits(Metric("loss_change", "Accuracy", "change"))
+    ((0, inf), (-inf, inf))
     """
-    if metric.name.endswith(DIFFERENCES):
-        return UNLIMITED
-    words = metric.name.split("_")
-    if metric.unit == "fraction" or any(word in SHARES for word in words):
-        return (0.0, 1.0)
-    if words[0] == "rho":  # correlations of ranks
-        return (-1.0, 1.0)
-    return (0.0, INFINITY) if metric.unit in COUNTS or any(word in MAGNITUDES for word in words) else UNLIMITED
+    lowest, highest = metric.limits
+    return (-INFINITY if lowest is None else lowest, INFINITY if highest is None else highest)
 
 
 def quantile(degrees: int, confidence: float = CONFIDENCE) -> float:

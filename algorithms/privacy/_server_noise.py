@@ -16,7 +16,7 @@ from pydantic import Field
 from algorithms.auditing import finding
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.messages import PIECE, ClientUpdates, Doubles, Floats
-from algorithms.core.metric import MINOR, NOISE, Column, Metric
+from algorithms.core.metric import MINOR, NOISE, Column, Metric, magnitude, rate
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Problems, Run
 
@@ -27,7 +27,7 @@ READING = "epsilon: for one client and one model at delta {delta}; a dash: there
 EPSILON = Column(1, "epsilon", 1, interval=False)
 STD = Column(4, "noise\nstd", 4, interval=False)
 METRICS = (
-    Metric(
+    magnitude(
         "epsilon",
         NOISE,
         "epsilon",
@@ -40,7 +40,7 @@ METRICS = (
         protects="a client",
         reading=READING,
     ),
-    Metric(
+    magnitude(
         "epsilon_search",
         NOISE,
         "epsilon of a client, search included",
@@ -51,13 +51,13 @@ METRICS = (
         bound="upper",
         reading="epsilon, search: towards whoever sees the best trial of the search and no other",
     ),
-    Metric("delta", NOISE, "delta", "lower", "", 5, bound="upper"),
-    Metric("noise_std", NOISE, "standard deviation of the noise", None, "", 5, 4, STD, over_rounds="noise"),
-    Metric("noise_to_update", NOISE, "noise over mean update", "lower", "", 2, over_rounds="noise"),
-    Metric("clip_fraction", NOISE, "clipped updates", live=6, table=Column(MINOR, "clipped", 2, interval=False)),
+    magnitude("delta", NOISE, "delta", "lower", "", 5, bound="upper"),
+    magnitude("noise_std", NOISE, "standard deviation of the noise", None, "", 5, 4, STD, over_rounds="noise"),
+    magnitude("noise_to_update", NOISE, "noise over mean update", "lower", "", 2, over_rounds="noise"),
+    rate("clip_fraction", NOISE, "clipped updates", live=6, table=Column(MINOR, "clipped", 2, interval=False)),
     Metric("updates_dropped", NOISE, "updates that were not finite", "lower", "updates", 2),
-    Metric("update_norm", NOISE, "norm of an update", unit=""),
-    Metric("update_norm_max", NOISE, "largest norm of an update", unit=""),
+    magnitude("update_norm", NOISE, "norm of an update", unit=""),
+    magnitude("update_norm_max", NOISE, "largest norm of an update", unit=""),
     *finding.METRICS,
 )
 

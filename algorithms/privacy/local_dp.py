@@ -46,7 +46,7 @@ from algorithms.core.accounting import Account, PrivacyEvent
 from algorithms.core.configs import PrivacyConfig
 from algorithms.core.gram import lengths
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
-from algorithms.core.metric import MINOR, NOISE, Column, Metric
+from algorithms.core.metric import MINOR, NOISE, Column, magnitude
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
@@ -60,7 +60,7 @@ PAPERS = {"Gaussian mechanism, exact": "https://arxiv.org/abs/1805.06530"}
 MEASURED = {"epsilon", "epsilon_search", "delta", "noise_std", "noise_to_update", "update_norm", "update_norm_max"}
 METRICS = (
     *(metric for metric in _server_noise.METRICS if metric.name in MEASURED or metric in finding.METRICS),
-    Metric(
+    magnitude(
         "epsilon_models",
         NOISE,
         "epsilon of a client, towards those who see models alone",

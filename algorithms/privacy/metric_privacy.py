@@ -28,7 +28,7 @@ from algorithms.auditing.canaries import CanaryPlan
 from algorithms.auditing.epsilon import DELTA
 from algorithms.core.gram import distances, gram, join_layers, scale_products, spread
 from algorithms.core.messages import ClientUpdates, Doubles, Floats
-from algorithms.core.metric import NOISE, Metric
+from algorithms.core.metric import NOISE, magnitude, rate
 from algorithms.core.noise import Normals
 from algorithms.interfaces import Metrics, Outcome, Problems, Run
 from algorithms.privacy import _server_noise
@@ -43,25 +43,25 @@ COST = "noise of z C / d times the largest weight in every parameter; the server
 PAPERS = {"Sáinz-Pardo Díaz 2025": "https://arxiv.org/abs/2502.01352"}
 METRICS = (
     *(metric for metric in _server_noise.METRICS if metric.name not in ("epsilon", "epsilon_search", "delta")),
-    Metric("distance", NOISE, "distance of models", unit="", over_rounds="noise"),
-    Metric("distance_mean", NOISE, "distance of models, mean of all rounds", unit=""),
-    Metric("distance_pre_clip", NOISE, "distance before clipping", unit=""),
-    Metric("distance_post_clip", NOISE, "distance after clipping", unit=""),
-    Metric("distance_largest", NOISE, "largest L2 distance of two models, before clipping", unit=""),
-    Metric("epsilon_audit_direction", NOISE, "audited epsilon, by the direction alone", "lower", "", 2),
-    Metric("epsilon_audit_scale", NOISE, "audited epsilon, by the noise level alone", "lower", "", 2),
+    magnitude("distance", NOISE, "distance of models", unit="", over_rounds="noise"),
+    magnitude("distance_mean", NOISE, "distance of models, mean of all rounds", unit=""),
+    magnitude("distance_pre_clip", NOISE, "distance before clipping", unit=""),
+    magnitude("distance_post_clip", NOISE, "distance after clipping", unit=""),
+    magnitude("distance_largest", NOISE, "largest L2 distance of two models, before clipping", unit=""),
+    magnitude("epsilon_audit_direction", NOISE, "audited epsilon, by the direction alone", "lower", "", 2),
+    magnitude("epsilon_audit_scale", NOISE, "audited epsilon, by the noise level alone", "lower", "", 2),
     # ``scale_outlier`` is the name of a client, of which there is no mean.
-    Metric(
+    rate(
         "scale_outlier_rounds",
         NOISE,
         "rounds in which the client told most of is one of the two that set the noise level",
     ),
-    Metric("scale_clients", NOISE, "clients that set the noise level in some audited round", None, "clients", 0),
-    Metric("epsilon_scale_outlier", NOISE, "epsilon of its presence, by the noise level alone", "lower", "", 2),
-    Metric(
+    magnitude("scale_clients", NOISE, "clients that set the noise level in some audited round", None, "clients", 0),
+    magnitude("epsilon_scale_outlier", NOISE, "epsilon of its presence, by the noise level alone", "lower", "", 2),
+    magnitude(
         "epsilon_scale_median", NOISE, "epsilon of the median client's presence, by the noise level", "lower", "", 2
     ),
-    Metric("metric_guard", NOISE, "rounds without a distance", "lower", digits=2),
+    rate("metric_guard", NOISE, "rounds without a distance", "lower", digits=2),
 )
 
 

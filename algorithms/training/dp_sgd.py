@@ -44,7 +44,7 @@ from algorithms import releases
 from algorithms.core import accounting
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.messages import Ints
-from algorithms.core.metric import NOISE, Column, Metric
+from algorithms.core.metric import NOISE, Column, magnitude
 from algorithms.interfaces import GradientStep, Metrics, Outcome, Problems, Run
 from algorithms.training.local_sgd import PADDING, concatenate_passes, one_pass
 from datasets.components import inherited, read_when
@@ -63,7 +63,7 @@ PAPERS = {"Abadi 2016": "https://arxiv.org/abs/1607.00133"}
 READING = "epsilon example: for one example and one model at delta {delta_example}"
 TABLE = Column(1, "epsilon\nexample", 1, False)
 METRICS = (
-    Metric(
+    magnitude(
         "epsilon_example",
         NOISE,
         "epsilon of an example",
@@ -76,7 +76,7 @@ METRICS = (
         protects="an example",
         reading=READING,
     ),
-    Metric("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
+    magnitude("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )
 MOST_NOISE = 1000.0  # the largest noise multiplier
 FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory

@@ -21,6 +21,8 @@ OTHER = "Other"
 BOOKKEEPING = ("round", "attacked")  # columns of a round that are not results
 FOLDERS = tuple(slot.folder for slot in SLOTS)  # the packages whose modules are components
 
+# What the engine puts behind a metric for one of several models that are not named after a group.
+UNNAMED = re.compile(r"(?:cluster|model|other)_\d+")
 # A metric of one round, of a group's clients, or of one of several models.
 PART = re.compile(r"(?P<whole>\w+?)_(?P<of>round_\d+|model_\d+|cluster_\d+|majority|minority|global|worst)")
 
@@ -61,7 +63,20 @@ def metric(name: str) -> Metric:
         return Metric(name, OTHER, name.replace("_", " "), unit="")
     label = f"{whole.label}, {part['of'].replace('_', ' ')}"
     described = (whole.direction, whole.unit, whole.digits)
-    return Metric(name, whole.family, label, *described, chance=whole.chance, bound=whole.bound)
+    return Metric(name, whole.family, label, *described, chance=whole.chance, bound=whole.bound, limits=whole.limits)
+
+
+def of_one_model(name: str) -> bool:
+    """Whether a column is a declared metric (`Metric.by_model`) of one of several models that are not named after a group.
+
+    >>> of_one_model("mia_accuracy_model_1"), of_one_model("unheard_of_model_1"), of_one_model("model_1")
+    (True, False, False)
+    """
+    declared, (whole, _, number) = metrics(), name.rpartition("_")
+    whole, _, kind = whole.rpartition("_")
+    if name in declared or whole not in declared or not UNNAMED.fullmatch(f"{kind}_{number}"):
+        return False
+    return declared[whole].by_model
 
 
 def families(names: Collection[str]) -> dict[str, list[Metric]]:

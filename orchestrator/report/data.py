@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from algorithms.metrics.statistics import Estimate, claims, estimate, limits
 from orchestrator.config import slots
 from orchestrator.config.document import KeyPathError, locate, value_at
 from orchestrator.config.errors import ConfigError, ConfigProblem, amount
-from orchestrator.config.metric_names import metric, metrics, ordered
+from orchestrator.config.metric_names import UNNAMED, metric, metrics, of_one_model, ordered
 from orchestrator.results.log import DamageError, damage_of, in_parallel
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.sweeps import believe, read_sweep, trial_rows
@@ -169,8 +168,6 @@ NAMED = 10  # damaged files that have a sentence each
 STATUSES = ("finished", "stopped", "diverged", "failed", "unfinished")
 # Columns of trials.parquet that are not results. (A single global model always has all clients.)
 NOT_RESULTS = {"id", "status", "seed", "rounds", "evaluate_every", "attacks", "reason", "notes", "clients_global"}
-# What is of one of several models that are not named after a group. Their numbers mean nothing from seed to seed.
-OF_ONE_MODEL = re.compile(r"(?:.+_)?(?:cluster|model|other)_\d+")
 
 
 @dataclass(frozen=True)
@@ -305,8 +302,8 @@ def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Co
     numeric = {name for name, cells in values.items() if cells and {*map(type, cells)} <= {bool, int, float}}
     measured = numeric | (names & metrics().keys())
     grouped = settings(table, keys)
-    if any(len(setting.trials) > 1 for setting in grouped):
-        measured = {name for name in measured if not OF_ONE_MODEL.fullmatch(name)}
+    if any(len(setting.trials) > 1 for setting in grouped):  # the numbers of models mean nothing from seed to seed
+        measured = {name for name in measured if not of_one_model(name)}
     trials = [trial for setting in grouped for trial in setting.trials]
     return Results(folder, tuple(trials), keys, ordered(measured), configs)
 
@@ -333,7 +330,7 @@ def over_seeds(target: str, seeds: int) -> str:
     >>> over_seeds("model_1", 1), over_seeds("model_1", 2), over_seeds("minority", 2)
     ('model_1', 'each model', 'minority')
     """
-    return "each model" if seeds > 1 and OF_ONE_MODEL.fullmatch(target) else target
+    return "each model" if seeds > 1 and UNNAMED.fullmatch(target) else target
 
 
 def repeat(trial: Row) -> Repeat:

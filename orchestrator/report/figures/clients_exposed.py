@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from algorithms.core.metric import Metric, PerClient
-from algorithms.metrics.statistics import estimate
+from algorithms.metrics.statistics import estimate, limits
 from datasets.federation import printable
 from orchestrator.report.data import Row, text
 from orchestrator.report.figures import drawing
@@ -53,7 +53,7 @@ def clients_exposed(arr: Arrangement, of: Metric) -> Figure | None:
             ax.axhline(sum(worst) / len(worst), **WORST)
         middle = (sum(guessed) / len(guessed) if guessed else 0.0) if attack.two_sided else None
         _draw(ax, seeds, colors or {"": arr.look(hue)["color"]}, middle, alike)
-    drawing.same_scale(axes, [""] * len(axes), drawing.RATES if of.unit == "fraction" else drawing.FREE)
+    drawing.same_scale(axes, [""] * len(axes), drawing.RATES if limits(of) == (0, 1) else drawing.FREE)
     unit = f" ({of.unit})" if of.unit else ""
     drawing.label_axes(axes, "clients, most exposed first", of.label + unit)
     look: dict[str, Any] = {"marker": "o", "linestyle": "none"}

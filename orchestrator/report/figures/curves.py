@@ -18,7 +18,7 @@ from orchestrator.report.data import Setting, grouped, independent, repeat
 from orchestrator.report.figures import drawing
 from orchestrator.report.figures.arrangement import Arrangement, Point, by_method, is_nothing
 from orchestrator.report.numbers import Number, compare, counterpart, records
-from orchestrator.report.vocabulary import key_labels
+from orchestrator.report.vocabulary import GROUP_COLORS, key_labels
 
 HOLLOW: dict[str, Any] = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8, "markersize": 11}
 MOST_COLUMNS = 4  # positions that have a panel each; more of them are told apart by color
@@ -31,7 +31,7 @@ def over_rounds(arr: Arrangement, title: str) -> Figure | None:
     columns = {name for name, value in cells if isinstance(value, int | float) and not is_nothing(value)}
     names = [name for name in ordered(columns) if metric(name).over_rounds == title]
     # The metrics by group, if there are any of a metric, without that of all.
-    names = [name for name in names if not any(other.startswith(f"{name}_") for other in names)]
+    names = [name for name in names if not any(f"{name}_{group}" in names for group in GROUP_COLORS)]
     if not names:
         return None
     if arr.axis == arr.hue or len(arr.positions) > MOST_COLUMNS:
@@ -80,7 +80,7 @@ def final(arr: Arrangement, title: str) -> Figure | None:
             if values:
                 ax.plot([x] * len(values), values, **arr.look(hue) | HOLLOW)
         drawing.categories(ax, arr, figure.get_figwidth() / min(across, len(axes)))
-    rates = all(metric(name).unit == "fraction" and metric(name).direction for name in names)
+    rates = all(limits(metric(name)) == (0, 1) and metric(name).direction for name in names)
     drawing.same_scale(axes, [drawing.scale(name) for name, _ in panels], drawing.RATES if rates else drawing.FREE)
     drawing.label_axes(axes, " / ".join(key_labels(arr.axis)), "")
     note = drawing.mean_note([len(cell.measured(name)) for *_, cell in arr.cells() for name in names])

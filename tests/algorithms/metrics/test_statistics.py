@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from algorithms.core.metric import Metric
 from algorithms.metrics.statistics import (
     SIGNIFICANT,
     claims,
@@ -45,6 +46,19 @@ def test_an_interval_ends_where_values_end() -> None:
     assert limits(metric("rho_spearman")) == limits(metric("rho_reliability")) == (-1, 1)
     for name in ("risk_gap", "cia_difference", "equalized_odds_signed", "unheard_of"):
         assert limits(metric(name)) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    "name", ["loss_change", "update_norm_gain", "sia_fi_shift", "rho_own", "accuracy_delta", "step"]
+)
+def test_no_name_and_no_unit_says_where_an_interval_ends(name: str) -> None:
+    """An own ``loss_change`` of 0.10, 0.05, 0.00 was printed as 0.05 (0.00 to 0.17); 4.3027 * 0.05 / sqrt(3) = 0.1242."""
+    for unit in ("", "fraction", "nats", "clients", "seconds"):
+        own = Metric(name, "Own", "own", unit=unit)
+        assert estimate([0.10, 0.05, 0.00], limits(own)).cell(2) == ("0.05", "± 0.12")
+    declared = Metric(name, "Own", "own", limits=(0.0, None), chance="its_null")
+    assert estimate([0.10, 0.05, 0.00], limits(declared)).cell(2) == ("0.05", "(0.00 to 0.17)")
+    assert [part.limits for part in declared.parts] == [(0.0, None)]
 
 
 def test_claims_have_a_largest_value_and_no_interval() -> None:

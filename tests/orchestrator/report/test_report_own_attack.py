@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ import pytest
 
 from algorithms.core.metric import MEMBERSHIP, Column, Metric, PerClient, Risk
 from datasets import outside
+from orchestrator.config.metric_names import metric
 from orchestrator.report.context import risks
+from orchestrator.report.data import read_results
 from orchestrator.report.figures.arrangement import Arrangement
-from orchestrator.report.frame import main_metrics
+from orchestrator.report.frame import main_metrics, tidy
 from orchestrator.report.sentences import sentences_of
 from orchestrator.report.summary import summary_markdown
 from orchestrator.results.sweeps import believe
@@ -71,6 +75,48 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrangement]:
     believe([entry])
     yield arr
     outside._declared = before
+
+
+MINE = (
+    Metric("loss_change", "Mine", "change of the loss", unit="nats", table=Column(1, "loss\nchange", 2)),
+    Metric("kept_share", "Mine", "share that is kept", digits=2, limits=(0.0, 1.0)),
+    Metric("drift_model_1", "Mine", "drift of the first model", unit="", table=Column(1, "drift\nmodel 1", 2)),
+    Metric("bias", "Mine", "bias", unit="", by_model=False),
+    Metric("shift", "Mine", "shift", unit=""),
+)
+SHOWN = {"loss_change": "0.050 ± 0.124", "kept_share": "0.95 (0.83 to 1.00)", "drift_model_1": "-0.050 ± 0.124"}
+KEPT = ("lost_other_2", "bias_model_1", "step_gain_cluster_0", "accuracy_model_2")  # nobody declares them
+PARTS = ("shift_model_1", "shift_other_2", "mia_accuracy_model_1")  # of what is declared as measured for each model
+
+
+def test_own_metrics_are_in_every_table_with_the_limits_that_they_declare(tmp_path: Path) -> None:
+    """Neither words in a name nor its end say what a metric is; of `PARTS`, a declaration does."""
+
+    def metrics(trial: dict[str, Any], rng: np.random.Generator) -> dict[str, float]:
+        step = 0.05 * trial["seed"]
+        found = {"accuracy": 0.9, "loss_change": step, "kept_share": 0.9 + step, "drift_model_1": -step}
+        return found | dict.fromkeys((*KEPT, *PARTS, "bias", "shift"), 0.5 + step)
+
+    folder = write_sweep(tmp_path / "s", {"seed": [0, 1, 2]}, metrics=metrics)
+    entry = {
+        "room": outside.room("attacks"),
+        "name": "own",
+        "LABEL": "",
+        "PRESETS": {},
+        "METRICS": list(map(asdict, MINE)),
+    }
+    before = outside._declared
+    believe(json.loads(json.dumps([entry])))
+    try:
+        found = read_results(folder)
+        page, csv, text = summary_markdown(found), tidy(found).set_index("metric"), printed(found)
+        assert "0.05 ±.12" in text and "-0.05 ±.12" in text
+        for name, cell in SHOWN.items():
+            assert metric(name).label in page and cell in page and name in csv.index
+        assert [name for name in KEPT if name not in csv.index or metric(name).label not in page] == []
+        assert csv.index.intersection(PARTS).empty
+    finally:
+        outside._declared = before
 
 
 def test_it_has_a_headline_with_the_words_that_it_declares(own: Arrangement) -> None:
