@@ -24,7 +24,7 @@ from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target
 from orchestrator.cluster.data_checks import data_problems
 from orchestrator.cluster.orphans import end_orphans
 from orchestrator.cluster.placement import NO_GPU, Placement, misfit, placement
-from orchestrator.config.errors import ConfigError, ConfigProblem, amount, refusal
+from orchestrator.config.errors import ConfigError, ConfigProblem, amount, refusal, spared
 from orchestrator.config.metric_names import metric
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
@@ -348,8 +348,10 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
         describe(work, _best(sweep.tune, results.trials, titles))
         results = replace(results, facts=read_sweep(folder).facts)
     rows = results.trials
-    screen.console.print(summary_table(results, screen.console.width))
-    write_report(folder.path, results=results)
+    with spared("The table", screen.say, (OSError,)):
+        screen.console.print(summary_table(results, screen.console.width))
+    with spared("The report", screen.say, (OSError, ConfigError, FolderError)):
+        write_report(folder.path, results=results, say=screen.say)
     if not tracker.finish(CLOSE_SECONDS):
         screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")

@@ -158,7 +158,7 @@ class Results:
         """The names of the figures that these results can show."""
         from orchestrator.report.figures.catalog import figures
 
-        return tuple(name for name, _ in figures(self.read))
+        return tuple(name for name, _ in figures(self.read, lambda _: None))
 
     def figure(self, name: str) -> Figure:
         """Draw a figure of the report, such as "trade_off"; a notebook shows it.
@@ -167,12 +167,15 @@ class Results:
             name: one of `figures`.
 
         Raises:
-            ConfigError: there is no such figure, or the sweep has no data for it.
+            ConfigError: there is no such figure, the sweep has no data for it, or it cannot be drawn.
         """
         from orchestrator.report.figures.catalog import figures
 
-        for _, figure in figures(self.read, (name,)):
+        lost: list[str] = []
+        for _, figure in figures(self.read, lost.append, (name,)):
             return shown_in_notebook(figure)
+        if lost:
+            raise refusal(lost[0], "name")
         raise refusal(unknown_name(f"{self.name} has no figure {name!r}", str(name), self.figures), "name")
 
     def compare(self, other: Results, metrics: Sequence[str] | None = None) -> pd.DataFrame:

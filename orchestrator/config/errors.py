@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
@@ -91,6 +92,23 @@ class ConfigError(Exception):  # noqa: N818
 def refusal(sentence: str, file: str = "") -> ConfigError:
     """The error of one problem with a whole file, or with the option or argument that stands in its place."""
     return ConfigError([ConfigProblem(sentence, file=file)])
+
+
+@contextmanager
+def spared(what: str, say: Callable[[str], object], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Let an error in here cost ``what`` and no more: it is said in one sentence. Errors of the types ``but`` are raised.
+
+    >>> with spared("Figure audit", print):
+    ...     raise ValueError("no axis")
+    Figure audit could not be made (ValueError: no axis).
+    """
+    try:
+        yield
+    except but:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".strip(": ").split("\n")[0]
+        say(printable(f"{what} could not be made ({reason})."))
 
 
 def dotted_key(key: Key) -> str:

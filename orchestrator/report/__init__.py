@@ -7,11 +7,12 @@ bytes. The summary table on the terminal at the end of a run is also made here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.config.errors import spared
 from orchestrator.config.metric_names import metrics
 from orchestrator.report.data import Results, read_results, text
 from orchestrator.results.log import DIGEST_BYTES, DamageError, Log, damage_of, read_manifest
@@ -29,17 +30,24 @@ def page_path(folder: Path) -> Path:
     return Folder(Path(folder)).report / f"{Path(folder).name}.html"
 
 
-def write_report(folder: Path, formats: Sequence[Format] = ("png",), results: Results | None = None) -> list[Path]:
+def write_report(
+    folder: Path,
+    formats: Sequence[Format] = ("png",),
+    results: Results | None = None,
+    say: Callable[[str], object] = print,
+) -> list[Path]:
     """Write the report of a sweep to ``folder``/report/, unless it is there and nothing has changed.
 
     Trials that did not finish are counted and listed. A figure is written only if its data exist, a table of differences
     only if there are any, and the comparison with published numbers only if one of them has a counterpart in the sweep;
-    what an earlier report had is removed. The report's manifest has a digest of all that it was made from.
+    what an earlier report had is removed. The report's manifest has a digest of all that it was made from. A figure that
+    cannot be drawn is left out and named on the page, and the next report tries it again.
 
     Args:
         folder: the results folder of the sweep.
         formats: the formats of the figures.
         results: what was read from the folder just now; None: it is read.
+        say: is given a sentence for each figure that cannot be drawn.
 
     Returns:
         The files: tables, figures, and at last the page.
@@ -60,11 +68,14 @@ def write_report(folder: Path, formats: Sequence[Format] = ("png",), results: Re
         except (FileNotFoundError, DamageError):
             earlier = None
         log = Log(target, results.name)
-        for name, content in _contents(results, formats):
+        lost: list[str] = []
+        for name, content in _contents(results, formats, lost):
             log.append(name, content)
-        log.finish(inputs)
+        log.finish({} if lost else inputs)
         for stale in () if earlier is None else earlier.parts.keys() - log.parts.keys():
             remove(target / stale)
+        for sentence in lost:
+            say(sentence)
         return [target / name for name in log.parts]
 
 
@@ -79,10 +90,10 @@ def _digest(results: Results) -> str:
     return digest.hexdigest()
 
 
-def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str, bytes]]:
+def _contents(results: Results, formats: Sequence[Format], lost: list[str]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of tables, figures (those of the page without formats) and at last the page.
 
-    Tables without a line are left out, except for the summary.
+    Tables without a line are left out, except for the summary. ``lost`` gets a sentence for each figure that fails.
     """
     from orchestrator.report import summary
     from orchestrator.report.figures.catalog import catalog, figures
@@ -103,8 +114,11 @@ def _contents(results: Results, formats: Sequence[Format]) -> Iterator[tuple[str
     }
     yield from ((name, content.encode()) for name, content in tables.items() if content)
     drawings = {}
-    for name, figure in figures(results, [name for name in catalog() if formats or is_shown(name)]):
-        yield from ((f"{name}.{form}", picture(figure, form)) for form in formats)
-        if is_shown(name):
-            drawings[name] = picture(figure, "svg").decode()
-    yield page_path(results.folder).name, page(results, drawings, paired, compared).encode()
+    for name, figure in figures(results, lost.append, [name for name in catalog() if formats or is_shown(name)]):
+        pictures: dict[str, bytes] = {}
+        with spared(f"Figure {name}", lost.append):
+            pictures = {f"{name}.{form}": picture(figure, form) for form in formats}
+            if is_shown(name):
+                drawings[name] = picture(figure, "svg").decode()
+        yield from pictures.items()
+    yield page_path(results.folder).name, page(results, drawings, paired, compared, lost).encode()

@@ -64,8 +64,17 @@ class Grid(NamedTuple):
     numbers: Collection[int] = ()
 
 
-def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contrast], compared: Sequence[Number]) -> str:
-    """The page of a sweep as HTML; the same results give the same text. ``drawings`` are its figures as SVG files, by name."""
+def page(
+    results: Results,
+    drawings: Mapping[str, str],
+    paired: Sequence[Contrast],
+    compared: Sequence[Number],
+    lost: Sequence[str] = (),
+) -> str:
+    """The page of a sweep as HTML; the same results give the same text.
+
+    ``drawings`` are its figures as SVG files, by name; ``lost`` are sentences on those that could not be drawn.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Everything is escaped: a sweep's texts are its user's, and the page is sent to others.
@@ -80,6 +89,7 @@ def page(results: Results, drawings: Mapping[str, str], paired: Sequence[Contras
         reading=_reading(results),
         groups=_groups(results, drawings),
         details=_details(paired, compared),
+        lost=lost,
         origin=_origin(results),
         files=_files(results),
     )

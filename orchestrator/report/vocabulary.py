@@ -11,12 +11,8 @@ from datasets.components import described
 from orchestrator.config.slots import SLOTS
 from orchestrator.report.data import Value, text
 
-KEYS = {
-    "data.name": "dataset",
-    "data.split.minority": "minority range",
-    "data.split.majority": "majority range",
-    "data.split.preset": "split",
-}
+RANGES = {"data.split.minority": "minority range", "data.split.majority": "majority range"}  # of two numbers each
+KEYS = {"data.name": "dataset", "data.split.preset": "split", **RANGES}
 
 # The slots that define an algorithm, the most important first. Data set and model are not part of an algorithm.
 ALGORITHM = ("clustering.name", "privacy.name", "objective.name", "aggregation.name", "training.name")
@@ -56,12 +52,12 @@ def component_label(key: str, name: str) -> str:
 
 
 def value_label(key: str, value: Value) -> str:
-    """The label of a value of ``key``: components by their label, two numbers as a range."""
+    """The label of a value of ``key``: components by their label, the ends of a range with a dash."""
     if key.endswith(".name") and isinstance(value, str):
         if (key, value) == ("privacy.name", "none"):
             return UNPROTECTED
         return f"no {key_label(key)}" if value == "none" else component_label(key, value)
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(v, int | float) for v in value):
+    if key in RANGES and isinstance(value, list) and len(value) == 2:
         return f"{text(value[0])}–{text(value[1])}"
     return text(value)
 

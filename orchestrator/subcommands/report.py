@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +32,8 @@ def execute(options: argparse.Namespace) -> int:
     """Write the report and print the paths of its files; return the exit code."""
     from orchestrator.report import write_report
 
-    print("\n".join(map(str, write_report(options.folder, formats=options.figures))))
+    say = partial(print, file=sys.stderr)
+    print("\n".join(map(str, write_report(options.folder, formats=options.figures, say=say))))
     return FINISHED
 
 

@@ -85,6 +85,25 @@ def test_a_run_says_how_much_its_trials_share_and_clean_deletes_it(work: Work, m
     assert not work.folder.cache.exists() and stored(work.folder.trial("0a").path, "result") == b""
 
 
+@pytest.mark.parametrize("lost", [("summary_table",), ("write_report",), ("summary_table", "write_report")])
+def test_a_finished_sweep_is_closed_whatever_its_report_lacks(
+    work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lost: tuple[str, ...]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("of nothing")
+
+    finished: list[float] = []
+    tracker = SimpleNamespace(finish=lambda seconds: finished.append(seconds) or True, is_local=True)
+    monkeypatch.setattr(commands, "read_results", lambda *_: SimpleNamespace(trials=[{"status": "finished"}]))
+    for name in ("summary_table", "write_report"):
+        monkeypatch.setattr(commands, name, fails if name in lost else lambda *_, **__: "")
+    monkeypatch.setattr(commands, "failure_lines", lambda *_: [])
+    screen = Screen(0, Console(width=400))
+    assert commands._close(work, tracker, screen) == FINISHED  # type: ignore[arg-type]
+    shown = capsys.readouterr().out
+    assert finished and shown.count("ZeroDivisionError: of nothing") == len(lost) and "fedpriv ui" in shown
+
+
 @pytest.mark.parametrize(
     ("metric", "lines"),
     [

@@ -102,6 +102,8 @@ def write_sweep(
     ``tables`` makes a trial's tables from its settings and final metrics.
     """
     lines = []
+    words = {key for key, values in sweep.items() if len(set(map(_kind, values)) - {type(None)}) > 1}
+    words |= {key for key, values in sweep.items() if {dict, list} & set(map(type, values))}
     for i, point in enumerate(product(*sweep.values())):
         swept = dict(zip(sweep, point, strict=True))
         named = {key: slot for key, slot in swept.items() if isinstance(slot, dict) and "name" in slot}
@@ -115,7 +117,10 @@ def write_sweep(
         metrics_ = {name: _plain(value) for name, value in final.items()} if status == "finished" else {}
         if status != "unfinished":
             seal(folder / "trials" / ident, {"status": status, "metrics": metrics_, "origin": {}})
-        cells = {key: json.dumps(value) if isinstance(value, dict) else value for key, value in trial.items()}
+        cells = {
+            key: json.dumps(value) if key in words and not isinstance(value, str | None) else value
+            for key, value in trial.items()
+        }
         lines.append({"id": ident, "seed": 0} | cells)
     grid = {key: {"grid_search": list(values)} for key, values in sweep.items()}
     text = yaml.safe_dump({"name": folder.name, "base": {}, "sweep": grid}, sort_keys=False)
@@ -131,6 +136,11 @@ def seal(trial: Path, facts: Mapping[str, Any] | None = None) -> None:
         if path.is_file() and path.name != MANIFEST:
             log.append(path.name, path.read_bytes())
     log.finish(facts if facts is not None else read_manifest(trial).facts)
+
+
+def _kind(value: Any) -> type:
+    """The type of a cell; columns with values of several types are JSON, as `orchestrator.scheduling.trials.plan` has it."""
+    return float if type(value) is int else type(value)
 
 
 def _plain(value: Any) -> Any:

@@ -120,12 +120,13 @@ class Arrangement:
         return "\n".join(value_label(key, value) or "–" for key, value in zip(self.axis, position, strict=True))
 
     def heading(self, panel: Point = (), position: Point = (), hue: Point = ()) -> str:
-        """A place in words, such as "IFCA, minority ratio 0.1": what does not vary is left out."""
+        """A place in words, such as "IFCA, minority ratio 0.1": what does not vary is left out, and what is () here."""
         words = self.position_label(position).replace("\n", ", ") if position else ""
         if position and not all(key.endswith(".name") for key in self.axis):
             words = setting_label(self.axis, position)
         method = self.hue_label(hue) if hue and len(self.hues) > 1 else ""
-        return ", ".join(filter(None, (method, words, self.panel_label(panel))))
+        of_panel = self.panel_label(panel) if panel else ""
+        return ", ".join(filter(None, (method, words, of_panel)))
 
     @property
     def datasets(self) -> str:

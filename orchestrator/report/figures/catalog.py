@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from orchestrator.config.errors import spared
 from orchestrator.config.metric_names import metrics
 from orchestrator.report import verdicts
 from orchestrator.report.data import Results
@@ -44,9 +45,21 @@ def catalog() -> dict[str, Drawing]:
     }
 
 
-def figures(results: Results, names: Container[str] | None = None) -> Iterator[tuple[str, Figure]]:
-    """Yield the name and figure of all that these results can show (or of ``names``), one at a time to save memory."""
-    if arr := arrange(results):
-        for name, draw in catalog().items():
-            if (names is None or name in names) and (figure := draw(arr)):
-                yield name, figure
+def figures(
+    results: Results, say: Callable[[str], object], names: Container[str] | None = None
+) -> Iterator[tuple[str, Figure]]:
+    """Yield the name and figure of all that these results can show (or of ``names``), one at a time to save memory.
+
+    A figure that cannot be drawn is left out, and ``say`` is given a sentence.
+    """
+    arr: Arrangement | None = None
+    with spared("The layout of the figures", say):
+        arr = arrange(results)
+    if arr is None:
+        return
+    for name, draw in catalog().items():
+        figure: Figure | None = None
+        with spared(f"Figure {name}", say):
+            figure = draw(arr) if names is None or name in names else None
+        if figure:
+            yield name, figure

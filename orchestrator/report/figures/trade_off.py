@@ -40,7 +40,7 @@ def trade_off(arr: Arrangement) -> Figure | None:
     rows = risks(arr.results)
     if not rows:
         return None
-    arr = _told_apart(arr)
+    arr = told_apart(arr)
     panels = [(panel, risk, row[0]) for row in rows for panel in arr.panels for risk in row]
     across = max(map(len, rows)) if len(set(map(len, rows))) == 1 else 1
     width = 3.7 if across > 1 else 6.0
@@ -59,7 +59,7 @@ def trade_off(arr: Arrangement) -> Figure | None:
     return drawing.legend(figure, [*_handles(arr), *rings, *chance], _note(arr, names))
 
 
-def _told_apart(arr: Arrangement) -> Arrangement:
+def told_apart(arr: Arrangement) -> Arrangement:
     """The layout in which each setting of a panel has a color and a marker of its own."""
     methods = by_method(arr)
     if set(PAIR) <= set(methods.hue):  # the literature has a name and this project a color for each pair
@@ -81,7 +81,7 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
         style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
         style |= {"marker": MARKERS[arr.positions.index(at)]} if _by_shape(arr) else {}
         if min(len(points), cell.repetitions) < FEWEST:
-            ax.plot(*zip(*points, strict=True), markersize=7, alpha=0.9, **style)
+            ax.plot(*zip(*points, strict=True), markersize=7, alpha=0.9, clip_on=False, **style)
             continue
         pale = style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
         ax.plot(*zip(*points, strict=True), **pale)
@@ -141,6 +141,6 @@ def _note(arr: Arrangement, names: list[str]) -> str:
     if drawing.chance_handles(arr, names):
         words += "; a risk below the value by chance is no better than chance"
     pairs = [(accuracy_of(arr.results, risk), risk) for risk in names]
-    without = [(at, hue) for _, at, hue, cell in arr.cells() if not any(repetitions(cell, *pair) for pair in pairs)]
-    lacking = [arr.heading((), at if _by_shape(arr) else (), hue) for at, hue in without]
+    without = [place for *place, cell in arr.cells() if not any(repetitions(cell, *pair) for pair in pairs)]
+    lacking = [arr.heading(panel, at if _by_shape(arr) else (), hue) for panel, at, hue in without]
     return words + (f"; without such a value: {'; '.join(dict.fromkeys(lacking))}" if lacking else "")

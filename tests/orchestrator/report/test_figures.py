@@ -55,7 +55,7 @@ Drawn = Callable[[str], dict[str, Figure]]
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     """The figures of a made-up sweep."""
     folder = tmp_path_factory.mktemp("r")
-    return cache(lambda name: dict(figures(read_results(SWEEPS[name][0](folder / name)))))
+    return cache(lambda name: dict(figures(read_results(SWEEPS[name][0](folder / name)), print)))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_figures_without_data_are_not_drawn() -> None:
     arr = arranged([judged | {"clustering.name": name} for name in ("none", "ifca")])
     assert [name for name, draw in catalog().items() if draw(arr)] == ["accuracy"]
     lost = rows([{"id": "t", "status": "diverged", "accuracy": None}])
-    assert list(figures(results(Path("made_up"), lost, (), {}))) == []
+    assert list(figures(results(Path("made_up"), lost, (), {}), print)) == []
 
 
 # The arrangement

@@ -1,10 +1,13 @@
 """The report as a whole: which files are written, that they are the same each time, and what partial results give."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator import FINISHED
+from orchestrator.cli import main
 from orchestrator.report import write_report
 from orchestrator.results.log import MANIFEST, Log
 from orchestrator.results.paths import FolderError
@@ -67,6 +70,51 @@ def test_a_report_follows_its_trials_and_forgets_figures_without_data(tmp_path: 
             seal(path.parent)
         assert "convergence.png" not in {file.name for file in write_report(folder)}
         assert not (folder / "report" / "convergence.png").exists()
+
+
+@pytest.mark.usefixtures("few_figures")
+@pytest.mark.parametrize("place", ["catalog.trade_off", "drawing.picture"])
+def test_a_figure_that_fails_costs_itself_and_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    """Neither the page nor another figure; what is drawn and cannot be made a picture, too."""
+    from orchestrator.report.figures import catalog, drawing
+
+    folder = write_sweep(tmp_path / "s", {"seed": [0]})
+    whole, convergence = catalog.catalog(), catalog.catalog()["convergence"]
+    broken = plt_figure()
+
+    def fails(*_: object) -> Any:
+        if place == "drawing.picture":
+            return broken
+        raise KeyError("no <axis>")
+
+    def one_fails(figure: Any, form: Any = "png") -> bytes:
+        if figure is broken:
+            raise KeyError("no <axis>")
+        return b"made"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "catalog", lambda: {"audit": fails, "convergence": convergence})
+        patch.setattr(drawing, "picture", one_fails)
+        for _ in range(2):  # the second report does not take the first for complete
+            assert main(["report", str(folder)]) == FINISHED
+            shown = capsys.readouterr()
+            assert {"convergence.png", "s.html"} < set(os.listdir(folder / "report")) - {"audit.png"}
+            assert "audit.png" not in shown.out and "s.html" in shown.out
+            assert shown.err.count("\n") == 1 and "audit" in shown.err and "no <axis>" in shown.err
+            page = (folder / "report" / "s.html").read_text()
+            assert "audit" in page and "no &lt;axis&gt;" in page
+    monkeypatch.setattr(catalog, "catalog", lambda: whole)
+    assert main(["report", str(folder)]) == FINISHED
+    assert "axis" not in capsys.readouterr().err + (folder / "report" / "s.html").read_text()
+
+
+def plt_figure() -> Any:
+    """A figure without anything."""
+    from matplotlib.figure import Figure
+
+    return Figure()
 
 
 def test_only_diverged_trials_give_tables_and_no_figures(tmp_path: Path) -> None:
