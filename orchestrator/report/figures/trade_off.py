@@ -76,20 +76,21 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
     if guessed := drawing.chances([trial for *_, cell in cells for trial in cell.trials], risk):
         ax.axhline(sum(guessed) / len(guessed), **drawing.REFERENCE)
         ax.axhspan(min(guessed), max(guessed), color=BAND["color"], alpha=BAND["alpha"], linewidth=0, zorder=0)
-    for at, hue, cell in cells:
+    cells.sort(key=lambda place: arr.hues.index(place[1]))  # as marks lie above each other
+    for (at, hue, cell), larger in zip(cells, _around([cell for *_, cell in cells], accuracy, risk), strict=True):
         points, place = list(repetitions(cell, accuracy, risk).values()), arr.hues.index(hue)
         style: dict[str, Any] = arr.look(hue) | {"linestyle": "none", "zorder": 4 + place / 10}
         style |= {"marker": MARKERS[arr.positions.index(at)]} if _by_shape(arr) else {}
+        edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.5}
         if min(len(points), cell.repetitions) < FEWEST:
-            ax.plot(*zip(*points, strict=True), markersize=7, alpha=0.9, clip_on=False, **style)
+            ax.plot(*zip(*points, strict=True), markersize=7 + larger, alpha=0.9, clip_on=False, **style | edge)
             continue
         pale = style | {"markersize": 4, "alpha": 0.3, "markeredgewidth": 0, "zorder": 2}
         ax.plot(*zip(*points, strict=True), **pale)
         x, y = cell.estimate(accuracy), cell.estimate(risk)
         style |= {"xerr": [[x.mean - x.low], [x.high - x.mean]], "yerr": [[y.mean - y.low], [y.high - y.mean]]}
-        style |= {"markersize": max(LARGEST - STEP * place, SMALLEST)}
-        style |= {"markeredgecolor": "white", "markeredgewidth": 0.5}
-        ax.errorbar([x.mean], [y.mean], elinewidth=1, capsize=2, **style)
+        style |= {"markersize": max(LARGEST - STEP * place, SMALLEST) + larger}
+        ax.errorbar([x.mean], [y.mean], elinewidth=1, capsize=2, **style | edge)
     if arr.ordered and len(arr.positions) > 1:
         for hue in arr.hues:
             line = [cell for _, of, cell in cells if of == hue if cell.repetitions != 2]
@@ -103,6 +104,12 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
     ax.set_xlabel(f"{full_label(accuracy)} (fraction), better →", fontsize=drawing.BODY)
     ax.set_ylabel(textwrap.fill(f"← better, {label}", int(drawing.HEIGHT * drawing.PER_INCH)), fontsize=drawing.BODY)
     return bool(guessed) and max(guessed) - min(guessed) > 1e-9
+
+
+def _around(cells: list[Setting], accuracy: str, risk: str) -> list[int]:
+    """By how many points the mark of each setting is larger, so that it is seen around those at its place that lie above."""
+    spots = [{(round(x, 9), round(y, 9)) for x, y in repetitions(cell, accuracy, risk).values()} for cell in cells]
+    return [3 * sum(not spot.isdisjoint(above) for above in spots[i + 1 :]) for i, spot in enumerate(spots)]
 
 
 def _front(ax: Axes, arr: Arrangement, panel: Point, undominated: list[Front]) -> None:

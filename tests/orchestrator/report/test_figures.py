@@ -190,6 +190,21 @@ def test_methods_and_settings_in_words() -> None:
     assert [value_label("aggregation.name", name) for name in ("finp_pca", "fedopt")] == ["FinP-PCA", "FedOpt"]
 
 
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_settings_at_the_same_place_are_seen_around_each_other(seeds: int) -> None:
+    """One round under two methods gave the same numbers, and one mark covered the other."""
+    keys = {"privacy__name": ["none", "global_dp"], "model__hidden": ["a", "b"], "training__lr": [0.1, 0.2]}
+    table = grid(**keys, seed=list(range(seeds)))
+    numbers = [{"accuracy": 0.5 + row["seed"] / 10, "mia_accuracy_worst": 0.6} for row in table]
+    arr = arranged([row | found for row, found in zip(table, numbers, strict=True)])
+    for ax in figure("trade_off", arr).axes:
+        lines = [bars.lines[0] for bars in ax.containers] or [
+            it for it in ax.lines if it.get_marker() not in ("None", "")
+        ]
+        marks = [line.get_markersize() for line in lines]
+        assert len({*marks}) == 4 and marks == sorted(marks, reverse=True)
+
+
 # Final metrics, and metrics over the rounds
 
 

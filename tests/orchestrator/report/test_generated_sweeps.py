@@ -183,7 +183,7 @@ UNHURRIED = {"deadline": None, "suppress_health_check": list(HealthCheck), "dera
 UNHURRIED["phases"] = [Phase.generate]  # a shape is small, and a report takes seconds
 
 
-@settings(max_examples=25, **UNHURRIED)
+@settings(max_examples=15, **UNHURRIED)
 @given(shapes())
 def test_a_drawn_sweep_has_a_page_and_each_setting_a_place(shape: Shape) -> None:
     check(shape)
