@@ -96,7 +96,7 @@ METRICS = (
         reading="SIA shuffled: by chance, owners are permuted within classes",
         over_rounds="source_inference",
     ),
-    Metric("remapped_sia_null", SOURCE, "SIA by classes alone, models without names"),
+    rate("remapped_sia_null", SOURCE, "SIA by classes alone, models without names"),
 )
 
 
