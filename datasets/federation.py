@@ -107,6 +107,7 @@ class Source:
             empty: they are numbers only.
         persons: [n train + n test] whom each example is about, where these are others than the ``subjects``.
         server: the training examples that the data give to the server, whose subject is -1; None: nobody says.
+        remarks: sentences on how own files were read, such as what lies beside them and is not read.
     """
 
     name: str
@@ -125,9 +126,10 @@ class Source:
     columns: tuple[str, ...] = ()
     persons: Ints | None = None
     server: Ints | None = None
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field_ in ("subject_names", "group_names", "class_names", "columns"):
+        for field_ in ("subject_names", "group_names", "class_names", "columns", "remarks"):
             object.__setattr__(self, field_, tuple(map(printable, getattr(self, field_))))
 
     def __len__(self) -> int:
@@ -212,6 +214,7 @@ class Federation:
         unused: the number of training examples of the data set that serve no purpose here.
         columns: [inputs] the column of a table that each input of an example comes from; empty: numbers only.
         persons: whom each example of ``train``, ``nonmembers`` and ``shadow`` is about, by these names; empty: nobody says.
+        remarks: sentences on how the shadow set's statistics prepare the examples.
     """
 
     name: str
@@ -235,6 +238,7 @@ class Federation:
     unused: int = 0
     columns: tuple[str, ...] = ()
     persons: Mapping[str, Ints] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def clients(self) -> int:

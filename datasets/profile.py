@@ -11,31 +11,44 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datasets.federation import DataError, Ints, Source, excerpt
 from datasets.source_configs import OwnFilesConfig
+from datasets.sources import _cells, _column_roles, arrays, image_folder, image_table, table
+from datasets.sources import _folders as folders
 from datasets.sources import _own_files as own
-from datasets.sources import arrays, image_folder, table
+from datasets.sources._images import opened
 from datasets.sources._table_files import DELIMITERS, NULLS, TableFile
 from datasets.sources._table_files import SUFFIXES as TABLES
+from datasets.sources._table_folder import FILE, Tables, tables_at
 from datasets.splits import natural
 
 if TYPE_CHECKING:
     import pandas as pd
 
-EXAMPLES = ("x", "X", "data", "images", "features", "inputs")
-LABELS = ("y", "labels", "label", "targets", "target")
+EXAMPLES = ("x", "X", "data", "images", "features", "inputs", "embeddings")
+LABELS = ("y", "Y", "labels", "label", "targets", "target")
 TEST_SHARE = 0.3
 SIDE = 32  # pixels of a side to which larger images are resized, so that a first answer takes minutes
-MOST_CODES, FEWEST_OF_A_CODE = 20, 5  # different texts of a column of codes, and the rows that each has at least
+FEWEST_OF_A_CODE = 5  # rows that each text of a column of codes has at least
 LOOKED_AT = 200  # lines of a text file that say how its numbers are written
 NEARLY_EMPTY = 0.9  # share of empty cells from which a column is warned of
-ROW_NUMBERS = ("id", "index", "key", "number", "no", "nr", "")  # last words of names of columns that number the rows
+LIKE_EMPTY = re.compile(
+    r"(?i)\s*(none|nil|null|nan|n\.?/?a\.?|#n/a|-+|\.|\?)\s*"
+)  # words that may stand for an empty cell
+TOKENS = re.compile(r"(?i)(.*[_-])?(input_?ids?|tokens?(_?ids?)?)")
+EACH_FILE = "each file is a client; --client names a column that says it instead"
+FEWEST_TOKENS = 8  # in a row of whole numbers that are taken for token ids
+ARE_IDS = (
+    "warning: {} seems to hold token ids, whole numbers up to {:.0f}, and is not standardized; a model of your own embeds "
+    "them. If they are quantities, write standardize: true"
+)
 
 
 @dataclass
@@ -43,7 +56,7 @@ class Profile:
     """What own data hold, and what was chosen for them.
 
     Attributes:
-        source: the source that reads them: table, arrays or image_folder.
+        source: the source that reads them: table, arrays, image_folder or image_table.
         fields: the fields that this source needs, beside the path.
         remarks: by field, why it has its value.
         notes: sentences for the person who asked.
@@ -73,14 +86,15 @@ class Profile:
 def profile(path: Path, **options: Any) -> Profile:
     """Look at a table, arrays (.npz, .safetensors) or a folder of images, and choose the fields of their source.
 
-    The ``options`` are those of ``fedpriv new``: label, client, group, subject, drop_unlabeled, layout; None: not given.
+    The ``options`` are those of ``fedpriv new``: label, client, group, subject, drop_unlabeled, drop, categories, numbers,
+    nulls, layout; None: not given.
     Raises DataError if the data cannot be used; the message says why and what to do, everything at once, one reason in a
     line, which begins with the option, the field or the file that it is about.
     """
     path = own.place(OwnFilesConfig(path=str(path.absolute())), Path())
     kind = _kind(path)
     reader, look, allowed = KINDS[kind]
-    profiled, options = Profile(kind), {name: value for name, value in options.items() if value}
+    profiled, options = Profile(kind), {name: value for name, value in options.items() if value or value == ()}
     unread = [name.replace("_", "-") for name in options if name not in allowed]
     problems = [f"--{name}: is not for {kind.replace('_', ' ')}" for name in unread]
     try:
@@ -88,9 +102,7 @@ def profile(path: Path, **options: Any) -> Profile:
         fields = {"path": str(path), "test_share": TEST_SHARE, **profiled.fields, "duplicates": "drop"}
         source: Source = reader.load(reader.Config.model_validate(fields), path.parent)
     except DataError as error:
-        text = str(error).replace("data.y: ", "data.label: ")
-        text = re.sub(r"^data\.(label|client|group|subject|layout): ", r"--\1: ", text, flags=re.MULTILINE)
-        problems += text.split("\n")
+        problems += _with_options(str(error)).split("\n")
     own.refuse(problems)
     labels = np.bincount(np.concatenate([source.train.y, source.test.y]), minlength=source.classes)
     lines = [_counted("label", profiled, source.class_names, labels, "classes")]
@@ -100,22 +112,37 @@ def profile(path: Path, **options: Any) -> Profile:
         profiled.one_class = tuple(profiled.clients[client] for client in natural.of_one_class(source))
         lines.append(_counted("client", profiled, profiled.clients, profiled.train + profiled.test, "clients"))
     profiled.notes[1:1], profiled.shape = lines, profiled.shape or tuple(source.train.x.shape[1:])
+    profiled.notes = [_with_options(note) for note in (*profiled.notes, *source.remarks)]
     if repeats := total - len(source):
         why = f"{repeats} of {total} equal an earlier one; a copy of a member among the non-members spoils "
         profiled.choose("duplicates", "drop", f"{why}membership inference", "repeated examples are dropped: ")
     return profiled
 
 
+def _with_options(text: str) -> str:
+    """The text with options of ``fedpriv new`` in place of the fields that they set."""
+    text = text.replace("data.y: ", "data.label: ")
+    text = re.sub(r"^data\.(label|client|group|subject|layout): ", r"--\1: ", text, flags=re.MULTILINE)
+    return re.sub(r"data\.(drop|categories|numbers|nulls)\b", r"--\1", text)
+
+
 def _kind(path: Path) -> str:
-    saved = (path / "state.json").is_file() or (path / "dataset_dict.json").is_file()
-    if path.is_dir() and not saved:
+    files = [path]
+    if path.is_dir() and not any((path / name).is_file() for name in ("state.json", "dataset_dict.json")):
+        files, _ = folders.walked(path)
+    suffixes = {file.suffix.lower() for file in files}
+    if not suffixes.isdisjoint(image_folder.SUFFIXES) and path.is_dir():
         return "image_folder"
-    if saved or path.suffix.lower() in TABLES:
-        return "table"
-    if path.suffix in arrays.SUFFIXES:
+    if not suffixes.isdisjoint(TABLES) or (files == [path] and path.is_dir()):
+        return "image_table" if image_table.image_columns(tables_at(TableFile(path))) else "table"
+    if not suffixes.isdisjoint((*arrays.SUFFIXES, ".npy")):
         return "arrays"
+    if path.is_dir():
+        return "image_folder"
     kinds = ", ".join((*TABLES, *arrays.SUFFIXES))
-    raise DataError(f"{path}: unknown kind of file; known are {kinds}, a folder of images, and one by save_to_disk")
+    raise DataError(
+        f"{path}: unknown kind of file; known are {kinds}, a folder of them or of images, and one by save_to_disk"
+    )
 
 
 def _counted(role: str, profiled: Profile, names: Sequence[str], counts: Ints, what: str) -> str:
@@ -125,60 +152,161 @@ def _counted(role: str, profiled: Profile, names: Sequence[str], counts: Ints, w
 
 
 def _table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
-    import pandas as pd
-
-    file = TableFile(path, *_signs(path))
-    names, label = file.names(), options.get("label")
+    _, first = tables_at(TableFile(path)).read_files[0]
+    file = tables_at(TableFile(path, *_signs(first.path), nulls=options.get("nulls", NULLS)))
+    names, label = file.names(), options.get("label", "")
     profiled.fields |= {role: options[role] for role in table.ROLES if role in options}
-    roles = list(profiled.fields.values())
-    frame, _ = file.read(names, [name for name in names if name in roles and name != label])
+    roles, categories = [*profiled.fields.values()], options.get("categories", [])
+    frame, _ = file.read(
+        names, [name for name in names if name in (*roles, *categories) and name != label], label=label
+    )
     profiled.notes.append("")
-    if options.get("drop_unlabeled") and label in names and (unlabeled := frame[label].isna()).any():
-        profiled.choose("unlabeled", "drop", f"{unlabeled.sum()} rows have no label and are left out")
-        frame = frame[~unlabeled]
-    if "subject" in options:
-        why = "all rows of one are in the training part, or all in the test part"
-        profiled.choose("subject", options["subject"], why, f"subject {options['subject']}: ")
+    frame = _labeled(profiled, file, frame, options)
+    if file.more and "client" not in options:
+        profiled.choose("client", FILE, EACH_FILE)
+    _roles(profiled, frame, "nulls" in options)
+    _spelling(profiled, file)
+    dropped = {*roles, *options.get("drop", [])}
+    frame = frame.drop(columns=[name for name in frame if {name, name.rpartition("[")[0]} & dropped])
+    lists = [name for name in frame if name not in names]
+    features = _features(profiled, file.apart(frame.drop(columns=lists)), options) + lists
+    profiled.shape = (len(features),)
+    profiled.notes[0] = f"{path.name}: {len(frame)} rows, {len(names)} columns, {len(features)} of them features"
+    _empty(profiled, file, frame[features])
+    _tokens(profiled, frame[lists])
+    part = profiled.fields.get("part")
+    aside = own.parts(frame[part].dropna().astype(str)) == "validation" if part else []
+    return len(frame) - sum(aside)
+
+
+def _tokens(profiled: Profile, lists: pd.DataFrame) -> None:
+    """Leave lists of token ids as they are, by their name or their values."""
+    for name in dict.fromkeys(place.rpartition("[")[0] for place in lists):
+        numbers = lists[[place for place in lists if place.rpartition("[")[0] == name]].to_numpy()
+        if TOKENS.fullmatch(name) or _are_ids(numbers):
+            profiled.choose("standardize", False, ARE_IDS.format(f"column {name}", numbers.max()))
+
+
+def _spelling(profiled: Profile, file: Tables) -> None:
+    """Choose the fields that say how the cells of a file are written."""
     if file.delimiter != "comma":
         profiled.fields["delimiter"] = file.delimiter
     if file.decimal != "point":
         profiled.choose("decimal", file.decimal, "numbers have a comma before their fraction, as in 1,5")
-    kinds = {name: pd.api.types.infer_dtype(frame[name], skipna=True) for name in names if name not in roles}
-    texts = [name for name, kind in kinds.items() if kind == "string"]
-    for part in [name for name in texts if set(frame[name].str.strip().str.lower()) == set(own.PARTS)][:1]:
-        profiled.choose("part", part, "says which rows are for testing", f"part {part}: ")
-        del kinds[part]
-    left_out = {name: why for name, kind in kinds.items() if (why := _no_feature(frame[name], kind))}
-    features = [name for name in kinds if name not in left_out]
-    profiled.shape = (len(features),)
-    profiled.notes[0] = f"{path.name}: {len(frame)} rows, {len(names)} columns, {len(features)} of them features"
+    if file.nulls != NULLS:
+        words = ", ".join(map(repr, file.nulls)) or "no word"
+        profiled.choose("nulls", list(file.nulls), f"{words} beside an empty cell", "missing values: ")
+
+
+def _labeled(profiled: Profile, file: Tables, frame: pd.DataFrame, options: dict[str, Any]) -> pd.DataFrame:
+    """The rows that have a label, if the others are to be left out."""
+    label = options.get("label", "")
+    if not options.get("drop_unlabeled") or label not in frame or not (unlabeled := frame[label].isna()).any():
+        return frame
+    words = file.spelled([label])[label][unlabeled].unique() if file.is_csv else []
+    taken = table.taken_for_empty([word for word in words if word], file.nulls)
+    profiled.choose("unlabeled", "drop", f"{unlabeled.sum()} rows have no label and are left out{taken}")
+    return frame[~unlabeled]
+
+
+def _roles(profiled: Profile, frame: pd.DataFrame, nulls_given: bool) -> None:
+    """Say what is odd about the columns that were named. Raises DataError if one says in which part of the data a row is."""
+    if "subject" in profiled.fields:
+        why = "all rows of one are in the training part, or all in the test part"
+        profiled.choose("subject", profiled.fields["subject"], why, f"subject {profiled.fields['subject']}: ")
+    named = {role: profiled.fields[role] for role in table.ROLES if profiled.fields.get(role) in frame}
+    for role, name in named.items():
+        if len(parts := _column_roles.parts(frame[name])) > 1:
+            raise DataError(
+                f"--{role}: column {name!r} says in which part of the data a row is ({', '.join(sorted(parts))}), which is no "
+                f"{role}; the rows are divided by it where it is not named"
+            )
+        for word, count in frame[name].astype(str)[frame[name].notna()].value_counts().items():
+            if LIKE_EMPTY.fullmatch(word) and not nulls_given:
+                remedy = table.nulls_remedy([*NULLS, word])
+                what = f"is a value like any other; to take it for missing: {remedy}"
+                profiled.notes.append(f"{role} {name}: {word!r}, in {count} rows, {what}")
+
+
+def _features(profiled: Profile, frames: list[pd.DataFrame], options: dict[str, Any]) -> list[str]:
+    """Choose what the columns without a role are, of the ``frames`` of all files; return those that are features."""
+    import pandas as pd
+
+    frame = pd.concat(frames)
+    numbers, categories = options.get("numbers", []), options.get("categories", [])
+    kinds = {name: pd.api.types.infer_dtype(frame[name], skipna=True) for name in frame}
+    left_out = dict.fromkeys(options.get("drop", []), "as asked")
+    for name, kind in kinds.items():
+        parts = _column_roles.parts(frame[name]) if kind in _cells.KINDS else set()
+        if "train" in parts and len(parts) > 1 and "part" not in profiled.fields:
+            profiled.choose("part", name, "says which rows are for testing", f"part {name}: ")
+        elif parts or (kind in _cells.KINDS and _column_roles.is_fold(frame[name])):
+            left_out[name] = "it says in which part of the data a row is"
+        elif name in (*numbers, *categories):
+            continue
+        elif len(frames) > 1 and kind == "integer" and all(_no_feature(one[name], kind) for one in frames):
+            left_out[name] = "it numbers the rows of each file"
+        elif why := _no_feature(frame[name], kind):
+            left_out[name] = why
+    features = [name for name in kinds if name not in left_out and name != profiled.fields.get("part")]
     if left_out:
         why = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         profiled.choose("drop", list(left_out), why, "left out: ")
-    if codes := {name: values for name in features if name in texts and (values := _codes(frame[name]))}:
-        why = "; ".join(f"{name}: {', '.join(values)} are not all numbers" for name, values in codes.items())
-        profiled.choose("categories", list(codes), why, "taken for categories: ")
-    if empty := {name: int(count) for name, count in frame[features].isna().sum().items() if count}:
-        cells = f"empty cells: {excerpt([f'{name} {count}' for name, count in empty.items()])}"
-        if file.is_csv:  # say which of its words were taken for empty
-            spelled, _ = file.read(list(empty), list(empty), nulls=())
-            words = [repr(word) for word in NULLS[1:] if (spelled == word).any(axis=None)]
-            cells += f" ({' and '.join(words)} taken for empty)" if words else ""
-        why = f"{cells}; filled with the median or commonest value of the server's examples"
-        profiled.choose("missing", "impute", why, "missing values are imputed: ")
+    texts = [name for name in features if kinds[name] == "string" and name not in (*numbers, *categories)]
+    _codes_and_quantities(profiled, frame[texts], numbers, categories)
+    profiled.notes += [
+        f"warning: column {name} has another whole number in each row; if these number persons or rows: data.drop {name}"
+        for name in features
+        if kinds[name] in ("integer", "floating") and _column_roles.unlike_numbers(frame[name])
+    ]
+    return features
+
+
+def _codes_and_quantities(profiled: Profile, texts: pd.DataFrame, numbers: list[str], categories: list[str]) -> None:
+    """Choose which columns of texts are numbers with signs, and which are categories although they hold numbers."""
+    signs, codes = dict.fromkeys(numbers, "as asked"), dict.fromkeys(categories, "as asked")
+    for name in texts:
+        column, meaning = texts[name], _cells.meaning(texts[name])
+        read = _cells.numbers(column, profiled.fields.get("decimal") == "comma")
+        if values := _codes(column):
+            codes[name] = f"{', '.join(values)} are not all numbers"
+        elif meaning == _cells.CODES:
+            codes[name] = f"they begin with 0, as {column[_cells.example(column, meaning)]!r} does"
+        elif read[column.notna()].notna().all() and (
+            meaning == _cells.SIGNS or (meaning == _cells.PLAIN and column.nunique() > _column_roles.MOST_CODES)
+        ):
+            first = _cells.example(column, meaning)
+            signs[name] = f"{column[first]!r} is {read[first]:.15g}"
+    for field_, chosen in (("categories", codes), ("numbers", signs)):
+        if chosen:
+            why = "; ".join(f"{name}: {why}" for name, why in chosen.items())
+            profiled.choose(field_, list(chosen), why, f"taken for {field_}: ")
+
+
+def _empty(profiled: Profile, file: Tables, frame: pd.DataFrame) -> None:
+    """Count empty cells of the features, which are imputed."""
+    empty = {name: int(count) for name, count in frame.isna().sum().items() if count}
+    if not empty:
+        return
+    cells = f"empty cells: {excerpt([f'{name} {count}' for name, count in empty.items()])}"
+    if file.is_csv:
+        spelled = file.spelled(list(empty))
+        cells += table.taken_for_empty([word for word in file.nulls if (spelled == word).any(axis=None)], file.nulls)
+    why = f"{cells}; filled with the median or commonest value of the server's examples"
+    profiled.choose("missing", "impute", why, "missing values are imputed: ")
     profiled.notes += [
         f"warning: column {name} is empty in {count} of {len(frame)} rows, so that nearly all of it is made up; consider "
-        "data.drop"
+        f"data.drop {name}"
         for name, count in empty.items()
         if count >= NEARLY_EMPTY * len(frame)
     ]
-    return len(frame)
 
 
 def _signs(path: Path) -> tuple[str, str]:
     """Return what separates the columns of a text file, by its first line, and what its numbers have before their fraction.
 
-    That is a comma where some of its numbers are like 1,5 and none like 1.5. Raises DataError where there is no header.
+    That is a comma where some of its numbers are like 1,5 and none like 1.5, and not all like 36,289. Raises DataError where
+    there is no header.
     """
     if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv"):
         return "comma", "point"
@@ -190,74 +318,149 @@ def _signs(path: Path) -> tuple[str, str]:
         header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=DELIMITERS[delimiter])]
     except csv.Error:  # such as a cell of more than 128 kB, or a quotation mark that nothing ends
         return delimiter, "point"
-    if len(header) > 1 and all(cell in NULLS or re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", cell) for cell in header):
+    numbers = [cell in ("", *NULLS) or re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", cell) for cell in header]
+    if len(header) > 1 and all(numbers) and not _counts(header):
         raise DataError(
             f"{path} has no header line: its first line holds {', '.join(header[:3])}, ...; put a line with the columns' "
             "names on top, or name them in data.columns of a sweep file of your own"
         )
     cells = [cell for row in rows for cell in row]
-    comma, point = (any(re.fullmatch(rf"[+-]?\d+{mark}\d+", cell) for cell in cells) for mark in (",", r"\."))
-    return delimiter, "comma" if comma and not point and delimiter != "comma" else "point"
+    comma, point = ([cell for cell in cells if re.fullmatch(rf"[+-]?\d+{mark}\d+", cell)] for mark in (",", r"\."))
+    thousands = all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in comma)
+    return delimiter, "comma" if comma and not thousands and not point and delimiter != "comma" else "point"
+
+
+def _counts(header: Sequence[str]) -> bool:
+    """Whether the cells are the names of columns that count: 0, 1, 2, ..., behind an empty one for an index."""
+    cells = [cell.removesuffix(".0") for cell in (header if header[0] else header[1:])]
+    if not all(cell.isascii() and cell.isdecimal() and len(cell) < 10 for cell in cells):
+        return False
+    steps = {int(after) - int(before) for before, after in pairwise(cells)}
+    return len(cells) > 2 and len(steps) == 1 and steps.pop() > 0
 
 
 def _no_feature(column: pd.Series[Any], kind: str) -> str:
     """Why the column can be no feature of a model; empty if it can, or if it may be a mistake in the file."""
     if column.isna().all():
         return "empty"
-    if kind not in table.KINDS:
+    if kind not in _cells.KINDS:
         return f"{kind} values are no features; numbers made of them may be"
-    levels = column.nunique()
-    if kind == "integer" and levels == len(column) > 20:
-        last = re.split(r"[-_ ]", str(column.name).lower())[-1]
-        numbers = int(column.max()) - int(column.min()) == len(column) - 1
-        return "it numbers the rows" if numbers or last in ROW_NUMBERS or last.isdecimal() else ""
-    return f"{levels} different texts" if kind == "string" and levels > table.MOST_LEVELS else ""
+    meaning, levels = _cells.meaning(column) if kind == "string" else "", column.nunique()
+    if meaning in (_cells.DATES, _cells.TIMES, _cells.LISTS):
+        return f"{meaning}, such as {column[column.first_valid_index()]!r}"
+    if why := _column_roles.row_name(column):
+        return why
+    if kind != "string":
+        compact = kind != "boolean" and _cells.is_compact_dates(column)
+        return f"dates, such as {column[column.first_valid_index()]:.0f}" if compact else ""
+    if meaning in (_cells.SIGNS, _cells.PLAIN) or levels <= table.MOST_LEVELS:
+        return ""
+    numeric = _cells.number_like(column)
+    odd = column[~numeric & column.notna()].nunique()
+    if not meaning and numeric.mean() > 0.5 and odd <= _column_roles.MOST_CODES:
+        return ""  # a mistake in some cells
+    return f"{levels} different {'codes' if meaning else 'texts'}"
 
 
 def _codes(column: pd.Series[Any]) -> tuple[str, ...]:
     """The texts of a column, in order, if some are numbers and each was met often enough to be no slip; else none."""
     counts = column.value_counts()
     often = len(counts) and counts.min() >= max(FEWEST_OF_A_CODE, len(column) // 100)
-    return own.ordered(counts.index) if often and len(counts) <= MOST_CODES and table.number_texts(column).any() else ()
+    few = often and len(counts) <= _column_roles.MOST_CODES
+    return own.ordered(counts.index) if few and table.number_texts(column).any() else ()
 
 
 def _arrays(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
     with arrays.opened(path) as file:
-        x = next((name for name in EXAMPLES if name in file), EXAMPLES[0])
-        y = options.get("label") or next((name for name in LABELS if name in file), LABELS[0])
-        total, *shape = (file[x].shape if x in file else ()) or (0,)
-    profiled.fields |= {"x": x, "y": y} | {role: options[role] for role in ("client", "group") if role in options}
-    profiled.notes.append(f"{path.name}: {total} examples of shape {shape} in {x!r}")
-    if len(shape) == 1:
-        why = "numbers less their mean, by their deviation, of the server's examples"
+        names = [*file, *folders.divided(sorted(file))]
+        x = next((name for name in EXAMPLES if name in names), EXAMPLES[0])
+        y = options.get("label") or next((name for name in LABELS if name in names), LABELS[0])
+        profiled.fields |= {"x": x, "y": y} | {role: options[role] for role in ("client", "group") if role in options}
+        columns, parts, _ = arrays.chosen(arrays.Config(**profiled.fields), file, path.name)
+        for name in () if parts else sorted({*file} - {*profiled.fields.values()}):
+            if _says_part(file[name], len(columns["x"])) and "part" not in profiled.fields:
+                profiled.choose("part", name, "says which examples are for testing", f"part {name}: ")
+    examples = arrays.examples(columns["x"], x, standardize=True)
+    shape = list(columns["x"].shape[1:])
+    profiled.notes.insert(0, f"{path.name}: {len(examples)} examples of shape {shape} in {x!r}")
+    why = "numbers less their mean, by their deviation, of the server's examples"
+    if examples.ndim == 2 and _are_ids(columns["x"]):
+        profiled.notes.append(ARE_IDS.format(x, examples.max()))
+    elif examples.ndim == 2:
         profiled.fields["standardize"], profiled.remarks["standardize"] = True, why
-    return total
+    elif examples.dtype != np.uint8 and arrays.unscaled(examples):
+        why += f"; they are from {examples.min():g} to {examples.max():g}"
+        profiled.choose("standardize", True, why, "standardized: ")
+    return len(examples)
+
+
+def _says_part(array: NDArray[Any], examples: int) -> bool:
+    """Whether texts say of each example that it is for training or testing."""
+    if array.shape != (examples,) or array.dtype.kind not in "US":
+        return False
+    words = array.astype(str) if array.dtype.kind == "U" else np.char.decode(array, "utf-8", "replace")
+    return {"train", "test"} == {folders.part_of(word) for word in np.unique(words)}
+
+
+def _are_ids(x: NDArray[Any]) -> bool:
+    """Whether rows of whole numbers [n, length] seem to be token ids: of one range in most places, and wider than a byte."""
+    if x.dtype.kind not in "iu" or x.shape[1] < FEWEST_TOKENS or x.min() < 0 or x.max() < 256:
+        return False
+    return bool((x.max(axis=0) >= x.max() / 2).mean() > 0.5)
 
 
 def _images(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
-    names = [Path(name) for name in image_folder.listed(image_folder.Config(), path)["file"]]
-    layout, deepest = options.get("layout", "class"), max(names, key=lambda name: len(name.parts))
-    if layout == "class" and len(deepest.parts) - (deepest.parts[0] in own.PARTS) > 2:
+    layout = options.get("layout", "class")
+    listed, _ = image_folder.listed(image_folder.Config(layout=layout), path)
+    names = [Path(name) for name in listed.index]
+    if len({name.parts[0] for name in names}) == 1 and len(names[0].parts) > 2:
+        raise DataError(f"data.path: all images of {path.name} are in its folder {names[0].parts[0]}; name that one")
+    deepest = max(names, key=lambda name: len(name.parts))
+    if layout == "class" and len(deepest.parts) - ("part" in listed) > 2:
         raise DataError(
             f"data.layout: must be client/class or class/client, as {path.name} has two levels of sub-folders ({deepest})"
         )
-    sizes, modes = Counter[tuple[int, int]](), set()
-    for name in names:
-        with image_folder.opened(path, str(name)) as image:
-            sizes[image.size] += 1
-            modes.add(image.mode)
-    color = "gray" if modes <= {"L", "1"} else "rgb"
-    profiled.fields |= {"layout": layout, "color": color}
-    commonest = [f"{width}x{height}" for (width, height), _ in sizes.most_common(3)]
-    profiled.notes.append(f"{path.name}: {len(names)} images, {color}, {', '.join(commonest)}")
-    if len(sizes) > 1 or max(map(max, sizes)) > 2 * SIDE:
-        why = f"images of {len(sizes)} sizes" if len(sizes) > 1 else f"images of {commonest[0]}"
-        profiled.choose("size", [SIDE, SIDE], f"{why} are resized; larger ones take longer")
+    profiled.fields["layout"] = layout
+    _pixels(profiled, path, [(str(name), path / name) for name in names])
     return len(names)
 
 
+def _image_table(profiled: Profile, path: Path, options: dict[str, Any]) -> int:
+    tables = tables_at(TableFile(path))
+    image = image_table.image_columns(tables)[0]
+    profiled.fields["image"] = image
+    profiled.fields |= {role: options[role] for role in image_table.ROLES if role in options}
+    frame, _ = tables.read([image])
+    _pixels(
+        profiled,
+        path,
+        [(f"row {row + 1}", image_table.encoded(image, cell, row)) for row, cell in enumerate(frame[image])],
+    )
+    if tables.more and "client" not in options:
+        profiled.choose("client", FILE, EACH_FILE)
+    return len(frame)
+
+
+def _pixels(profiled: Profile, path: Path, images: Sequence[tuple[str, Path | bytes]]) -> None:
+    """Choose color and size of images, by name."""
+    sizes, modes = Counter[tuple[int, int]](), set()
+    for name, content in images:
+        with opened(name, content) as image:
+            sizes[image.size] += 1
+            modes.add(image.mode)
+    color = "gray" if modes <= {"L", "1"} else "rgb"
+    profiled.fields["color"] = color
+    commonest = [f"{width}x{height}" for (width, height), _ in sizes.most_common(3)]
+    profiled.notes.append(f"{path.name}: {len(images)} images, {color}, {', '.join(commonest)}")
+    if len(sizes) > 1 or max(map(max, sizes)) > 2 * SIDE:
+        why = f"images of {len(sizes)} sizes" if len(sizes) > 1 else f"images of {commonest[0]}"
+        profiled.choose("size", [SIDE, SIDE], f"{why} are resized; larger ones take longer")
+
+
+TABLE_OPTIONS = {"label", "client", "group", "subject", "drop_unlabeled", "drop", "categories", "numbers", "nulls"}
 KINDS: dict[str, tuple[Any, Callable[[Profile, Path, dict[str, Any]], int], set[str]]] = {
-    "table": (table, _table, {"label", "client", "group", "subject", "drop_unlabeled"}),
+    "table": (table, _table, TABLE_OPTIONS),
+    "image_table": (image_table, _image_table, {"label", "client", "group", "subject"}),
     "arrays": (arrays, _arrays, {"label", "client", "group"}),
     "image_folder": (image_folder, _images, {"layout"}),
 }

@@ -109,7 +109,7 @@ class Roles:
             transforms_for: returns, for test or validation examples and their owners, the examples [m] that are prepared, whose
                 transform each gets, and its strength.
         """
-        source, clients = source.fitted(self.shadow), len(self.clients)
+        fits, source, clients = source.fit is not None, source.fitted(self.shadow), len(self.clients)
         prepare = Preparation(transform, source.fill, source.mean, source.std)
         of_client, of_example = strengths or (np.zeros(clients, np.float32), np.zeros(len(self.owner), np.float32))
 
@@ -141,6 +141,7 @@ class Roles:
             unused=self.unused(source),
             columns=source.columns,
             persons=self.persons(source),
+            remarks=source.remarks if fits else (),
         )
 
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.interfaces import Run
 from algorithms.metrics.statistics import number
+from datasets.components import Component
+from datasets.federation import Source
 from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster import ray_session
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
@@ -158,11 +160,16 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
         _announce(sweep, target, choices)
     hashes = Hashes()
     download = not problems and not choices.dry
-    settled = list[tuple[Run, Run]]()
-    problems += data_problems(sweep, download, hashes.add, fits(sweep, memory), lambda *pair: settled.append(pair))
+    settled, remarks = list[tuple[Run, Run]](), list[str]()
+
+    def loaded(data: Component[Any, Any], source: Source) -> None:
+        hashes.add(data, source)
+        remarks.extend(f"data {source.name}: {remark}" for remark in source.remarks)
+
+    problems += data_problems(sweep, download, loaded, fits(sweep, memory), lambda *pair: settled.append(pair))
     if problems:
         raise ConfigError(problems)
-    for line in budget_lines(sweep, settled):
+    for line in dict.fromkeys([*remarks, *budget_lines(sweep, settled)]):
         print(line, flush=True)
     search = secret = None
     if sweep.tune and sweep.tune.draws:

@@ -68,6 +68,12 @@ def table(cells: Cells | None = None, again: tuple[int, ...] = ()) -> str:
     return "\n".join(",".join(line) for line in [names, *lines]) + "\n"
 
 
+def column(cells: list[str]) -> str:
+    """The table with one more column of these ``cells``, in turn."""
+    head, *lines = table().splitlines()
+    return "\n".join([f"{head},more", *(f"{line},{cells[i % len(cells)]}" for i, line in enumerate(lines))])
+
+
 def said(folder: Path, text: str, fields: str, path: str = "patients.csv", shadow: int = 30) -> str:
     """What is said about a table, by the loader or by the checks of the data."""
     (folder / "patients.csv").write_text(text)
@@ -83,6 +89,7 @@ def checked(folder: Path, data: str) -> str:
         return str(refusal)
 
 
+IMAGES = "name: image_folder, path: pets, clients: 2, shadow_size: 4, split: dirichlet"
 DEALT = "label: outcome, clients: 3, split: dirichlet"
 NATURAL = "label: outcome, client: hospital, clients: 3, split: natural"
 ILL: Cells = {(row, "outcome"): "ill" for row in range(120)}
@@ -92,6 +99,13 @@ BAD: dict[str, dict[str, Any]] = {
     "the label is always the same": {"text": table(ILL), "fields": DEALT},
     "numbers and texts in one column": {"text": table({(6, "age"): "old"}), "fields": DEALT},
     "a cell is empty (or NA, NaN, null, ?)": {"text": table({(6, "age"): "NA"}), "fields": DEALT},
+    "numbers with signs": {"text": column(["12 %", "5 %"]), "fields": DEALT},
+    "numbers that may be codes": {"text": column(["0071", "4010"]), "fields": DEALT},
+    "dates": {"text": column(["01/31/2020", "02/01/2020"]), "fields": DEALT},
+    "a client with one row each": {
+        "text": column([f"p{i}" for i in range(120)]),
+        "fields": NATURAL.replace("hospital", "more"),
+    },
     "a row has no label": {"text": table({(6, "outcome"): ""}), "fields": DEALT},
     "a number is infinite": {"text": table({(6, "age"): "inf"}), "fields": DEALT},
     "rows repeat each other": {"text": table(again=(3, 4)), "fields": DEALT},
@@ -101,7 +115,14 @@ BAD: dict[str, dict[str, Any]] = {
     "the shadow set takes all examples": {"text": table(), "fields": DEALT, "shadow": 100},
     "the file is not there": {"text": table(), "fields": DEALT, "path": "patient.csv"},
 }
-OTHERS = {"no header line", "the file is in Latin-1", "images of several sizes"}
+OTHERS = {
+    "no header line",
+    "the file is in Latin-1",
+    "images of several sizes",
+    "a folder of a class is empty",
+    "a class is in the test part alone",
+    "files of a folder have different columns",
+}
 
 
 def rows() -> dict[str, str]:
@@ -131,10 +152,32 @@ def test_a_file_in_latin_1(tmp_path) -> None:
     assert rows()["the file is in Latin-1"] in checked(tmp_path, data)
 
 
+def test_an_empty_folder_of_a_class(tmp_path) -> None:
+    for kind, count in (("cat", 2), ("fish", 0)):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        for i in range(count):
+            Image.new("L", (8, 8), i).save(tmp_path / "pets" / kind / f"{i}.png")
+    assert rows()["a folder of a class is empty"] in checked(tmp_path, IMAGES)
+
+
+def test_a_class_of_the_test_part_alone(tmp_path) -> None:
+    for place, color in (("train/cat", 1), ("train/dog", 2), ("test/dog", 3), ("test/fish", 4)):
+        (tmp_path / "pets" / place).mkdir(parents=True)
+        Image.new("L", (8, 8), color).save(tmp_path / "pets" / place / "1.png")
+    assert rows()["a class is in the test part alone"] in checked(tmp_path, IMAGES)
+
+
+def test_files_of_other_columns(tmp_path) -> None:
+    (tmp_path / "hospitals").mkdir()
+    (tmp_path / "hospitals/north.csv").write_text("age,chol,outcome\n20,5,ill\n")
+    (tmp_path / "hospitals/south.csv").write_text("age,outcome\n20,ill\n")
+    data = f"name: table, path: hospitals, shadow_size: 30, {DEALT}"
+    assert rows()["files of a folder have different columns"] in checked(tmp_path, data)
+
+
 def test_images_of_several_sizes(tmp_path) -> None:
     for i in range(40):
         folder = tmp_path / "pets" / ("cat", "dog")[i % 2]
         folder.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8 if i else 9), i).save(folder / f"{i:02d}.png")
-    found = checked(tmp_path, "name: image_folder, path: pets, clients: 2, shadow_size: 4, split: dirichlet")
-    assert rows()["images of several sizes"] in found
+    assert rows()["images of several sizes"] in checked(tmp_path, IMAGES)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
 import re
+import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets import stratified, transforms
-from datasets.federation import DataError, Examples, Ints, Source
+from datasets.federation import DataError, Examples, Ints, Source, excerpt
 from datasets.roles import NOBODY
 from datasets.source_configs import OwnFilesConfig, StatisticsConfig
+from datasets.sources._folders import PARTS, part_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,9 +28,10 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
 FEWEST_OF_SERVER = 2  # examples without which there is no deviation
-PARTS = ("train", "test")
 SERVER = "server"  # the part whose rows are the server's own
 OF_EXAMPLES = {"subjects", "persons"}  # what `Division.owners` says of each example
+FLAGS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
+FLAGS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
 GROUP = re.compile(r"[\w][\w .-]{0,40}")  # group names become part of the names of metrics
 
 
@@ -50,6 +55,11 @@ def place(config: OwnFilesConfig, root: Path) -> Path:
     raise DataError(f"data.path: there is no {path}{nearest(path.name, sorted(neighbors))}")
 
 
+def called(row: int | str) -> str:
+    """Return what an example is called in a message: its name, or the number of its row, which counts from 1."""
+    return row if isinstance(row, str) else f"row {row + 1}"
+
+
 def reason(error: Exception) -> str:
     """Return why a file cannot be read, in one line and without its name."""
     return " ".join(str(getattr(error, "strerror", None) or error).split())
@@ -67,13 +77,13 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def ordered(values: Iterable[str]) -> tuple[str, ...]:
-    """Return distinct texts in order, numbers by their value: 2 before 10.
+    """Return distinct texts in order, whole numbers by their value: 2 before 10.
 
     >>> ordered(["10", "2", "10"]), ordered(["b", "a1"])
     (('2', '10'), ('a1', 'b'))
     """
     distinct = set(values)
-    whole = all(re.fullmatch(r"-?\d{1,18}", text) for text in distinct)
+    whole = all(re.fullmatch(r"\s*[+-]?\d{1,300}\s*", text) for text in distinct)
     return tuple(sorted(distinct, key=lambda text: (int(text), text) if whole else (0, text)))
 
 
@@ -94,6 +104,7 @@ class Division:
         owners: the client, the groups and the person of each example, as `Source` has them; empty: unknown.
         test: [n] which examples are the test part.
         server: [n] which examples of the training part are the server's own; None: nobody says.
+        remarks: sentences about them, as `Source` has them.
     """
 
     y: Ints
@@ -101,6 +112,7 @@ class Division:
     owners: Mapping[str, Any]
     test: Mask
     server: Mask | None = None
+    remarks: tuple[str, ...] = ()
 
     def where(self, chosen: Mask | slice) -> Division:
         """Return the division of the ``chosen`` [n] examples."""
@@ -111,83 +123,178 @@ class Division:
         return replace(self, y=self.y[chosen], owners=owners, test=self.test[chosen], server=server)
 
 
-def divide(config: OwnFilesConfig, rows: pd.DataFrame, file: str, where: Mapping[str, str], key: str) -> Division:
+def divide(
+    config: OwnFilesConfig,
+    rows: pd.DataFrame,
+    file: str,
+    where: Mapping[str, str],
+    key: str,
+    most: int | None = None,
+) -> Division:
     """Number classes and clients, and divide the examples into training and test part.
 
     Args:
         config: the component's fields.
         rows: [n] what is said of each example: ``label`` (numbers, truth values or texts) and, as texts, of ``client``,
             ``group``, ``part`` (train or test) and ``subject`` (whom it is about) those that are known. The index is the
-            number of the row in the file, from 0.
+            number of the row in the file, from 0, or the name of the example.
         file: what the data set is called.
         where: by these names, where they stand, such as "column 'outcome'".
         key: the dotted key that chose the label.
+        most: the most classes; None: as many as `labels` takes for classes.
 
     Raises:
         DataError: labels, groups or parts are unfit; or a class has no training example, or a subject is divided or alone.
     """
-    y, class_names = labels(rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key)
+    y, class_names = labels(rows["label"].to_numpy(), rows.index.to_numpy(), where["label"], key, most)
     server = server_rows(rows)
-    owner: dict[str, Any] = {}
-    if "client" in rows:
-        own = rows if server is None else rows[~server]
-        owner = owners(own["client"], own.get("group"), where.get("group", ""))
-    if owner and server is not None:
-        subjects_of_clients = owner["subjects"]
-        owner["subjects"] = np.full(len(rows), NOBODY)
-        owner["subjects"][~server] = subjects_of_clients
+    owner = _owners_beside(rows, server, where)
     about, subjects = numbered(rows["subject"]) if "subject" in rows else (None, ())
-    parts = where.get("part", file)
+    said = where.get("part", file)
     if "part" in rows:
-        words = rows["part"].str.strip().str.lower()
+        words = rows["part"].map(part_or_server)
         if len(wrong := rows["part"][~words.isin((*PARTS, SERVER))]):
             raise DataError(
-                f"data.part: {parts} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}; train, test and server are allowed"
+                f"data.part: {said} has {wrong.iloc[0]!r} in {called(wrong.index[0])}; train, test and server are allowed"
             )
         test = (words == "test").to_numpy(np.bool_)
         if about is not None and len(both := np.intersect1d(about[test], about[~test])):
             raise DataError(
-                f"data.part: {parts} has the rows of {subjects[both[0]]!r} (of data.subject) in both parts, train and test"
+                f"data.part: {said} has the rows of {subjects[both[0]]!r} (of data.subject) in both parts, train and test"
             )
     elif about is None:
         test = stratified.part(config.test_share, y, owner.get("subjects"))
-    else:  # a share of the subjects, stratified by their commonest class and first client
-        _, first = np.unique(about, return_index=True)
-        if len(first) < 2:
-            raise DataError(f"data.subject: {file} has one subject alone; two are needed at least, one for each part")
-        counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
-        np.add.at(counts, (about, y), 1)
-        clients = owner["subjects"][first] if owner else None
-        test = stratified.part(config.test_share, counts.argmax(axis=1), clients)[about]
+    else:
+        test = _of_subjects(config, y, about, owner.get("subjects"), file)
+    if owner and "part" not in rows and not test.any():
+        field, count = "data.client" if "client" in where else key, len(owner["subject_names"])
+        raise DataError(
+            f"{field}: each of the {count} clients has one example, and needs two at least; name what several examples "
+            "share, or no client"
+        )
     training = ~test if server is None else ~test & ~server
     for part, chosen in zip(PARTS, (training, test), strict=True):
         if not chosen.any():
-            raise DataError(f"data.part: {parts} has no {part} example")
+            new = " other than copies of earlier ones (data.duplicates: drop)" if config.duplicates == "drop" else ""
+            raise DataError(f"data.part: {said} has no {part} example{new}")
+    _refuse_untrained(rows, y, class_names, test)
+    remarks = _near_equal_names(class_names, owner)
+    return Division(y, class_names, owner if about is None else {**owner, "persons": about}, test, server, remarks)
+
+
+def _of_subjects(config: OwnFilesConfig, y: Ints, about: Ints, clients: Ints | None, file: str) -> Mask:
+    """Draw a share of the subjects, stratified by their commonest class and first client."""
+    _, first = np.unique(about, return_index=True)
+    if len(first) < 2:
+        raise DataError(f"data.subject: {file} has one subject alone; two are needed at least, one for each part")
+    counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
+    np.add.at(counts, (about, y), 1)
+    of_first = None if clients is None else clients[first]
+    return stratified.part(config.test_share, counts.argmax(axis=1), of_first)[about]
+
+
+def _near_equal_names(class_names: Sequence[str], owner: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name labels, clients and groups that are `near_equal`, a sentence for each kind."""
+    clients, groups = owner.get("subject_names", ()), owner.get("group_names", ())
+    pairs = {"labels": near_equal(class_names), "clients": near_equal(clients), "groups": near_equal(groups)}
+    return tuple(f"warning: nearly equal {what}: {excerpt(alike)}" for what, alike in pairs.items() if alike)
+
+
+def parts(column: pd.Series[str]) -> pd.Series[str]:
+    """Return train, test or validation for each row [n] of a column; of two parts, the second is test.
+
+    A column such as is_test says yes or no. Raises DataError for other texts.
+    """
+    words = column.str.strip().str.lower()
+    named = words.map(part_or_server)
+    flag = flag_of(str(column.name)) or part_of(str(column.name))
+    if flag and words.isin(FLAGS).all():
+        other = "test" if flag == "train" else "train"
+        named = words.map(FLAGS).map({True: flag, False: other})
+    if len(wrong := column[named == ""]):
+        where = f"column {column.name!r} has {wrong.iloc[0]!r} in row {wrong.index[0] + 1}"
+        raise DataError(f"data.part: {where}; train and test are allowed, and validation, which is left out")
+    return named if (named == "test").any() else named.replace("validation", "test")
+
+
+def flag_of(name: str) -> str:
+    """Return train, test or validation for the name of a column that says yes or no to it; or "".
+
+    >>> [flag_of(name) for name in ("is_test", "isTrain", "test_mask", "test", "forest")]
+    ['test', 'train', 'test', '', '']
+    """
+    flag = re.fullmatch(r"(?:is|in|for)[-_ ]*(?P<of>.+)|(?P<part>.+?)[-_ ]*(?:flag|mask|indicator|set)", name.lower())
+    return part_of(flag["of"] or flag["part"]) if flag else ""
+
+
+def near_equal(names: Iterable[str]) -> list[str]:
+    """Return the pairs among ``names`` that may mean the same: but for case, space, period, form, zeros.
+
+    >>> near_equal(["St. Mary", "st. mary ", "01", "1", "1.0", "<=50K", "<=50K.", "A1", "A 1"])
+    ["'St. Mary' and 'st. mary '", "'01' and '1'", "'1' and '1.0'", "'<=50K' and '<=50K.'"]
+    """
+    alike = dict[str | Decimal, list[str]]()
+    for name in names:
+        signs = unicodedata.normalize("NFKC", name).casefold()
+        visible = "".join(sign for sign in signs if unicodedata.category(sign) != "Cf")
+        text = " ".join(visible.split()).removesuffix(".").rstrip()
+        number = re.fullmatch(r"[+-]?\d+(\.\d*)?(e[+-]?\d{1,3})?", text)
+        alike.setdefault(Decimal(text) if number else text, []).append(name)
+    pairs = [pair for several in alike.values() for pair in itertools.pairwise(several)]
+    seen = [len({unicodedata.normalize("NFKC", name) for name in pair}) == 2 for pair in pairs]
+    return [" and ".join(map(repr if differ else ascii, pair)) for pair, differ in zip(pairs, seen, strict=True)]
+
+
+def _refuse_untrained(rows: pd.DataFrame, y: Ints, class_names: Sequence[str], test: Mask) -> None:
+    """Raise DataError if a class has no training example."""
     if len(without := np.setdiff1d(y, y[~test])):
-        row = rows.index[int((y == without[0]).argmax())]
+        of_it = y == without[0]
+        remedy = "leave the class out, or get more of it"
+        if "part" in rows and not np.isin(y[test], y[~test]).any():
+            remedy = "so the test part is unlabeled, or has other classes; use the training part alone"
         raise DataError(
-            f"data.path: the class of row {row + 1} has {(y == without[0]).sum()} examples, none of them in the training "
-            "part; leave the class out, or get more of it"
+            f"data.path: the class {class_names[without[0]]!r} has {of_it.sum()} examples (first: "
+            f"{called(rows.index[int(of_it.argmax())])}), none of them in the training part; {remedy}"
         )
-    return Division(y, class_names, owner if about is None else {**owner, "persons": about}, test, server)
+
+
+def _owners_beside(rows: pd.DataFrame, server: Mask | None, where: Mapping[str, str]) -> dict[str, Any]:
+    """Return the owners of the ``rows`` [n], of which those of the ``server`` [n] are nobody's; empty if none is named."""
+    if "client" not in rows:
+        return {}
+    named = rows if server is None else rows[~server]
+    owner = owners(named["client"], named.get("group"), where.get("group", ""))
+    if server is None:
+        return owner
+    subjects = np.full(len(rows), NOBODY)
+    subjects[~server] = owner["subjects"]
+    return owner | {"subjects": subjects}
+
+
+def part_or_server(text: str) -> str:
+    """Return train, test, validation or server for a text; or ""."""
+    return SERVER if text.strip().lower() == SERVER else part_of(text)
 
 
 def server_rows(rows: pd.DataFrame) -> Mask | None:
     """Return which of the ``rows`` [n] have the part `SERVER`; None if none has."""
     if "part" not in rows:
         return None
-    server: Mask = (rows["part"].str.strip().str.lower() == SERVER).to_numpy(np.bool_)
+    server: Mask = (rows["part"].astype(str).map(part_or_server) == SERVER).to_numpy(np.bool_)
     return server if server.any() else None
 
 
-def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints, tuple[str, ...]]:
+def labels(
+    values: NDArray[Any], rows: NDArray[Any], where: str, key: str, most: int | None = None
+) -> tuple[Ints, tuple[str, ...]]:
     """Return the class of each example [n], from 0 in the order of the values, and the names of the classes.
 
     Args:
         values: [n] whole numbers, floats, truth values or texts (an array of objects), none of them missing.
-        rows: [n] their rows in the file, from 0.
+        rows: [n] their rows in the file, from 0, or the names of the examples.
         where: where they stand, such as "column 'outcome'".
         key: the dotted key that chose them.
+        most: the most classes; None: a tenth of the values or 20, and at most `MOST_CLASSES`.
 
     Raises:
         DataError: the values are continuous, all the same, or more than are taken for classes.
@@ -201,12 +308,12 @@ def labels(values: NDArray[Any], rows: Ints, where: str, key: str) -> tuple[Ints
         if (unequal := values != np.rint(values)).any():
             row = int(unequal.argmax())
             raise DataError(
-                f"{key}: {where} is continuous: row {rows[row] + 1} has {values[row]:g}. Labels are classes, whole numbers or "
+                f"{key}: {where} is continuous: {called(rows[row])} has {values[row]:g}. Labels are classes, whole numbers or "
                 "texts: cut it into ranges first"
             )
         distinct, y = np.unique(values, return_inverse=True)
         names = tuple(f"{value:.15g}" if isinstance(value, float) else str(value) for value in distinct.tolist())
-    most = min(MOST_CLASSES, max(20, len(values) // 10))
+    most = most or min(MOST_CLASSES, max(20, len(values) // 10))
     if len(names) == 1:
         raise DataError(f"{key}: {where} has one value alone, {names[0]}; there must be two classes or more")
     if len(names) > most:
@@ -290,6 +397,7 @@ def of_arrays(
     where: Mapping[str, str],
     key: str,
     names: Sequence[str] | None = None,
+    most: int | None = None,
 ) -> Source:
     """Return the source of examples ``x`` [n, ...] without repetitions; the other arguments are those of `divide`.
 
@@ -299,7 +407,7 @@ def of_arrays(
     every_key[:] = list(keys(x, rows["label"]))
     clients = rows["client"].tolist() if "client" in rows else None
     different = distinct(config, every_key.tolist(), names, clients)
-    division = divide(config, rows[different], name, where, key)
+    division = divide(config, rows[different], name, where, key, most)
     remaining = unseen(config, every_key[different].tolist(), division.test)
     return build(name, x[different][remaining], division.where(remaining), config)
 
@@ -320,8 +428,9 @@ def keys(x: NDArray[Any], labels: Iterable[Hashable]) -> Iterator[Hashable]:
 def build(name: str, x: NDArray[Any], division: Division, config: StatisticsConfig | None = None) -> Source:
     """Return the source, called ``name`` in messages, of examples in one array, uint8 or float32 [n, ...].
 
-    The mean of each channel (axis 1) is subtracted, and the result is divided by its deviation (a constant channel is only
-    moved to zero), as ``config`` says; None: they are left as they are. Raises DataError for unfit constants.
+    The mean of each channel (axis 1) is subtracted, and the result is divided by its deviation (a channel that is constant in
+    the examples that give them is zero in all), as ``config`` says; None: they are left as they are. Raises DataError for unfit
+    constants.
     """
     statistics = None if config is None else config.prepared_by
     if statistics == "each_client":
@@ -335,7 +444,7 @@ def build(name: str, x: NDArray[Any], division: Division, config: StatisticsConf
     if division.server is not None:
         owners["server"] = np.flatnonzero(division.server[~test])
     classes = division.class_names
-    source = Source(name, len(classes), train, held_out, class_names=classes, **owners)
+    source = Source(name, len(classes), train, held_out, class_names=classes, remarks=division.remarks, **owners)
 
     def standardized(rows: Ints | slice) -> Source:
         mean, std = channel_statistics(train.x[rows])
@@ -402,7 +511,8 @@ def refuse_lonely(config: StatisticsConfig) -> None:
 def channel_statistics(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of each channel [n, channels, ...], pixels (uint8) scaled to [0, 1].
 
-    Computed in float64, a thousand examples at a time. The deviation of a constant channel is given as 1.
+    Computed in float64, a thousand examples at a time. The deviation of a constant channel is given as
+    infinite, by which all others' values become zero, too.
     """
     channels, scale = x.shape[1], 255.0 if x.dtype == np.uint8 else 1.0
     sums, squares, count = np.zeros(channels), np.zeros(channels), 0
@@ -414,4 +524,4 @@ def channel_statistics(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float,
     mean = sums / count
     deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 0))
     constant = deviation <= 1e-12 * np.maximum(np.abs(center), 1e-12)
-    return tuple((mean + center).tolist()), tuple(np.where(constant, 1.0, deviation).tolist())
+    return tuple((mean + center).tolist()), tuple(np.where(constant, np.inf, deviation).tolist())

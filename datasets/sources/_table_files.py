@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.federation import DataError
-from datasets.sources._own_files import PARTS, nearest, reason
+from datasets.sources._cells import LEADING_ZERO
+from datasets.sources._own_files import reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
 DECIMALS = {"point": ".", "comma": ","}
-NULLS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "?")  # not "None", which is an answer of its own
+NULLS = ("NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "?")  # not "None", an answer of its own
+ENCODINGS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 SUFFIXES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 
 
@@ -31,12 +33,26 @@ class TableFile:
         delimiter: what separates the columns of a .csv, a key of `DELIMITERS`.
         decimal: what a number in a .csv has before its fraction, a key of `DECIMALS`.
         header: names of all columns of a CSV without a header line; None: the first line has them.
+        nulls: the words of a CSV that stand for a missing value, beside an empty cell; other files have
+            them only if these are others than `NULLS`.
     """
 
     path: Path
     delimiter: str = "comma"
     decimal: str = "point"
     header: tuple[str, ...] | None = None
+    nulls: tuple[str, ...] = NULLS
+
+    def kinds(self) -> dict[str, pa.DataType]:
+        """Return the columns with their types; nothing of a text file, which has none."""
+        import pyarrow.parquet as pq
+
+        if self.is_csv:
+            return {}
+        with self._readable():
+            parquet = self.path.suffix.lower() == ".parquet"
+            schema = pq.read_schema(self.path) if parquet else _arrow(self.path).schema
+        return dict(zip(schema.names, schema.types, strict=True))
 
     def names(self) -> list[str]:
         """Return the names of the columns. Raises DataError if the file cannot be read or a name occurs twice."""
@@ -45,11 +61,12 @@ class TableFile:
 
         with self._readable():
             if self.is_csv:
+                self._refuse_encoding()
                 names = csv.open_csv(self.path, **self._csv_options()).schema.names
             elif self.path.suffix.lower() == ".parquet":
                 names = pq.read_schema(self.path).names
             else:
-                names = next(iter(_arrow(self.path).values())).column_names
+                names = _arrow(self.path).column_names
         others = [name for name, sign in DELIMITERS.items() if len(names) == 1 and sign in names[0]]
         if others and self.path.suffix.lower() == ".csv":
             raise DataError(
@@ -59,26 +76,23 @@ class TableFile:
             raise DataError(f"data.path: {self.path} has two columns of the name {twice[0]!r}")
         return list(names)
 
-    def read(
-        self, columns: Sequence[str], texts: Sequence[str] = (), nulls: Sequence[str] = NULLS
-    ) -> tuple[pd.DataFrame, list[str] | None]:
+    def read(self, columns: Sequence[str], texts: Sequence[str] = (), label: str = "") -> pd.DataFrame:
         """Read columns, those among ``texts`` as texts, whatever they seem to hold.
 
-        ``nulls`` are the words that stand for a missing value in a CSV. Returns the columns, and train or test for each row
-        if the data set was saved in these two parts. Raises DataError if the file is damaged or has no row.
+        The column ``label`` is one of texts, too, unless it holds quantities, and so is one of a CSV in
+        which some numbers begin with 0. Lists of numbers of one length become a column for each number,
+        with its place in brackets. Raises DataError if the file is damaged or has no row.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
-        from pyarrow import csv
 
         with self._readable():
             if self.is_csv:
-                tables = {"": csv.read_csv(self.path, **self._csv_options(columns, texts, nulls))}
+                table = self._csv(columns, [name for name in (*texts, label) if name in columns])
             elif self.path.suffix.lower() == ".parquet":
-                tables = {"": pq.read_table(self.path, columns=list(columns), memory_map=True)}
+                table = pq.read_table(self.path, columns=list(columns), memory_map=True)
             else:
-                tables = {part: table.select(columns) for part, table in _arrow(self.path).items()}
-            table = pa.concat_tables(tables.values(), promote_options="permissive")
+                table = _arrow(self.path).select(columns)
             if any(pa.types.is_binary(kind) for kind in table.schema.types) and self.is_csv:
                 raise ValueError("invalid UTF8")  # as pyarrow says it of a column that must be text
             kinds = {
@@ -86,11 +100,57 @@ class TableFile:
                 for field in table.schema
             }
             kinds = {name: pa.float32() if kind == pa.float16() else kind for name, kind in kinds.items()}
-            kinds |= dict.fromkeys(texts, pa.string())
-            frame = table.cast(pa.schema(kinds)).to_pandas()
+            whole = label in kinds and (pa.types.is_integer(kinds[label]) or pa.types.is_decimal(kinds[label]))
+            as_texts = [*texts, label] if whole else texts  # beside empty cells, integers would become floats
+            kinds |= dict.fromkeys(as_texts, pa.string())
+            frame = _spread(table.cast(pa.schema(kinds)), [*texts, label]).to_pandas()
         if not len(frame):
             raise DataError(f"data.path: {self.path} has no row")
-        return frame, [part for part, table in tables.items() for _ in range(len(table))] if len(tables) > 1 else None
+        if not self.is_csv and self.nulls != NULLS:
+            words = frame.select_dtypes(["object", "string"])
+            frame[words.columns] = words.mask(words.isin(self.nulls))
+        if label in frame and (self.is_csv or whole):
+            frame[label] = _own_numbers(frame[label], self.decimal if self.is_csv else "point")
+        return frame
+
+    def spelled(self, columns: Sequence[str]) -> pd.DataFrame:
+        """Return columns of a CSV as the file spells them; an empty cell is an empty text."""
+        from pyarrow import csv
+
+        return csv.read_csv(self.path, **self._csv_options(columns, columns, nulls=())).to_pandas()
+
+    def _csv(self, columns: Sequence[str], texts: Sequence[str]) -> pa.Table:
+        """Read columns of a CSV, as texts also those whose numbers have a 0 in front, such as 0071 and 0x1F."""
+        import pyarrow.compute as pc
+        from pyarrow import csv
+
+        table = csv.read_csv(self.path, **self._csv_options(columns, texts, ("", *self.nulls)))
+        numbers = [field.name for field in table.schema if _is_number(field.type)]
+        codes = set[str]()
+        if not numbers:
+            return table
+        for batch in csv.open_csv(self.path, **self._csv_options(numbers, numbers, ("", *self.nulls))):
+            codes |= {
+                name
+                for name in set(numbers) - codes
+                if pc.any(pc.match_substring_regex(batch[name], f"^{LEADING_ZERO}")).as_py()
+            }
+        if not codes:
+            return table
+        return csv.read_csv(self.path, **self._csv_options(columns, [*texts, *codes], ("", *self.nulls)))
+
+    def _refuse_encoding(self) -> None:
+        """Raise DataError for a text file of two or four bytes a letter."""
+        with self.path.open("rb") as stream:
+            start = stream.read(1000)
+        found = [name for mark, name in ENCODINGS.items() if start.startswith(mark)]
+        if start.count(0) > len(start) // 4:
+            found.append("UTF-16LE" if start[1::2].count(0) > start[::2].count(0) else "UTF-16BE")
+        if found:
+            raise DataError(
+                f"data.path: {self.path} is in {found[0]} and not in UTF-8; write it anew: iconv -f {found[0]} -t UTF-8 "
+                f"{self.path.name} > utf8-{self.path.name}"
+            )
 
     @property
     def is_csv(self) -> bool:
@@ -103,7 +163,7 @@ class TableFile:
         return self.path.is_file() and suffix in (".csv", ".tsv")
 
     def _csv_options(
-        self, columns: Sequence[str] = (), texts: Sequence[str] = (), nulls: Sequence[str] = NULLS
+        self, columns: Sequence[str] = (), texts: Sequence[str] = (), nulls: Sequence[str] = ()
     ) -> dict[str, Any]:
         import pyarrow as pa
         from pyarrow import csv
@@ -137,25 +197,85 @@ class TableFile:
             raise DataError(f"data.path: {self.path} cannot be read: {reason(error)}") from error
 
 
-def _arrow(path: Path) -> dict[str, pa.Table]:
-    """Return the mapped tables of an Arrow file, or of a folder of ``save_to_disk``, by part; "" if it is not divided."""
+def _own_numbers(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
+    """Return texts as numbers if they are quantities; without ".0" if all are whole as Python spells floats."""
+    import pandas as pd
+
+    present = texts.dropna().str.replace(DECIMALS[decimal], ".")
+    numbers = pd.to_numeric(present, errors="coerce").astype(float)
+    if present.empty or numbers.isna().any():
+        return texts
+    if (numbers % 1 != 0).any():
+        return numbers.reindex(texts.index)
+    own = (numbers.map(float.__repr__) == present).all()  # as of whole numbers beside empty cells
+    return numbers.map("{:.0f}".format).reindex(texts.index) if own else texts
+
+
+def _spread(table: pa.Table, others: Sequence[str]) -> pa.Table:
+    """Return the table with a column for each place of its lists of numbers, except in the columns ``others``.
+
+    Raises DataError if the lists of a column differ in length.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = dict[str, Any]()
+    for name in table.column_names:
+        columns[name] = table[name]
+        if name in others or not _lists_numbers(table[name].type):
+            continue
+        column = columns.pop(name).combine_chunks()
+        values = column.drop_null()
+        while _is_list(values.type):
+            lengths = pc.list_value_length(values).unique().to_pylist()
+            if len(lengths) != 1 or not lengths[0]:
+                found = " and ".join(map(str, lengths[:2]))
+                raise DataError(
+                    f"data.path: column {name!r} holds lists of {found} numbers; give all of them the same length, or "
+                    "leave the column out with data.drop"
+                )
+            values = values.flatten()
+        numbers = values.to_numpy(zero_copy_only=False).reshape(len(column) - column.null_count, -1)
+        if column.null_count:
+            present = column.is_valid().to_numpy(zero_copy_only=False)
+            every = np.full((len(column), numbers.shape[1]), np.nan)
+            every[present] = numbers
+            numbers = every
+        columns |= {f"{name}[{place}]": numbers[:, place] for place in range(numbers.shape[1])}
+    return pa.table(columns)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _lists_numbers(kind: pa.DataType) -> bool:
+    if not _is_list(kind):
+        return False
+    while _is_list(kind):
+        kind = kind.value_type
+    return _is_number(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _arrow(path: Path) -> pa.Table:
+    """Return the mapped table of an Arrow file, or of a folder of ``save_to_disk`` that is not divided into parts."""
     import pyarrow as pa
 
     if path.is_file():
         file = pa.memory_map(str(path))
         try:
-            return {"": pa.ipc.open_file(file).read_all()}
+            return pa.ipc.open_file(file).read_all()
         except pa.ArrowInvalid:  # save_to_disk writes the streaming format
             file.seek(0)
-            return {"": pa.ipc.open_stream(file).read_all()}
-    if (saved := path / "dataset_dict.json").is_file():
-        splits = json.loads(saved.read_text(encoding="utf-8"))["splits"]
-        missing = [part for part in PARTS if part not in splits]
-        if missing and len(splits) > 1:
-            raise DataError(
-                f"data.path: {path} holds the data sets {', '.join(splits)}; train and test are read, or name the folder of "
-                f"one of them{nearest(missing[0], splits)}"
-            )
-        return {part: _arrow(path / part)[""] for part in (splits if missing else PARTS)}
+            return pa.ipc.open_stream(file).read_all()
     files = json.loads((path / "state.json").read_text(encoding="utf-8"))["_data_files"]
-    return {"": pa.concat_tables([_arrow(path / file["filename"])[""] for file in files])}
+    return pa.concat_tables([_arrow(path / file["filename"]) for file in files])

@@ -4,50 +4,40 @@
     FOLDER/anna/cat/1.png             layout: client/class
     FOLDER/cat/anna/1.png             layout: class/client
 
-The test part is drawn (``test_share``), unless FOLDER has the sub-folders train and test and no others, each of which then
-has that layout. Instead of a layout with clients, a CSV may say whose each image is (``clients_file``).
+The test part is drawn (``test_share``), unless a level of folders is called train and test (in any usual spelling: Training,
+val, ...). These are then the two parts, whatever is above or below them: FOLDER/train/cat/1.png. Where there is no test
+part, the validation part is it. Instead of a layout with clients, a CSV may say whose each image is (``clients_file``).
 
 Images are decoded once in each process that loads the data (not in each round or client), to uint8 [n, channels, height,
 width], which is held in memory once; for the ones that do not fit, set ``size``. All must have one size unless ``size`` is
-set. Equal images are refused by name. Hidden files and folders (.ipynb_checkpoints) are not read.
+set. Photographs are turned upright (EXIF). Equal images are refused by name, and so is a class without any file. What else
+lies in the folder is not read, but counted. Hidden files and folders (.ipynb_checkpoints) are not looked at.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from datasets.components import inherited
-from datasets.federation import DataError, Source
-from datasets.source_configs import Constants, OwnFilesConfig, StatisticsConfig, StatisticsOf
+from datasets.federation import DataError, Source, excerpt
+from datasets.sources import _folders as folders
 from datasets.sources import _own_files as own
+from datasets.sources._images import ImagesConfig, decode
 
 if TYPE_CHECKING:
     import pandas as pd
-    from PIL import Image
 
 LABEL = "own images"
 BESIDE_SWEEP = True
 SUFFIXES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # those of ImageFolder
-MODES = {"rgb": "RGB", "gray": "L"}
 
 
-def _square(value: Any) -> Any:
-    """A single number stands for a square; YAML gives a list for a pair."""
-    return (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
-
-
-Side = Annotated[int, Field(ge=1, le=4096)]
-
-
-class Config(OwnFilesConfig):
+class Config(ImagesConfig):
     """How the folder is read."""
 
     layout: Literal["class", "client/class", "class/client"] = Field(
@@ -56,13 +46,6 @@ class Config(OwnFilesConfig):
     clients_file: str | None = Field(
         None, description="CSV in the folder with the columns file (relative to it), client and, optionally, group"
     )
-    size: Annotated[tuple[Side, Side], BeforeValidator(_square)] | None = Field(
-        None, description="[height, width] to which images are resized; null: all must have one size"
-    )
-    color: Literal["rgb", "gray"] = Field("rgb", description="channels: three or one")
-    standardize: bool = Field(True, description="pixels less the mean, by the deviation, of each channel")
-    statistics: StatisticsOf = inherited(StatisticsConfig, "statistics", standardize=True)
-    constants: Constants = inherited(StatisticsConfig, "constants", standardize=True, statistics="constants")
 
 
 def load(config: Config, root: Path, download: bool = True) -> Source:
@@ -71,90 +54,130 @@ def load(config: Config, root: Path, download: bool = True) -> Source:
     Raises DataError if the folder is absent or of another layout, or an image cannot be read or has another size.
     """
     folder = own.place(config, root)
-    rows = listed(config, folder)
-    names = rows.pop("file").tolist()
+    rows, remarks = listed(config, folder)
+    names = rows.index.tolist()
     if config.clients_file:
         if config.layout != "class":
             raise DataError("data.clients_file: the layout names clients already; write layout: class, or leave it out")
         clients = named_clients(folder / config.clients_file, names)
         rows[clients.columns] = clients
-    x = decode(config, folder, names)
+    x = decode(config, names, lambda row: folder / names[row])
     where = {"label": f"the layout of {folder}", "group": f"{config.clients_file}", "part": str(folder)}
     own.refuse_lonely(config)
-    return own.of_arrays(config, folder.name, x, rows, where, "data.path", names)
+    source = own.of_arrays(config, folder.name, x, rows, where, "data.path", names, own.MOST_CLASSES)
+    return replace(source, remarks=(*remarks, *source.remarks))
 
 
-def listed(config: Config, folder: Path) -> pd.DataFrame:
-    """Return the images below ``folder`` in the order of their names: file, label and, where folders say it, part and client.
+def listed(config: Config, folder: Path) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Return the images below ``folder``, and remarks on what it has beside them.
 
-    Raises DataError if the folder has another layout.
+    The images are in the order of their names, which are the index: label and, where folders say it, part and client.
+    Raises DataError if the folder has another layout, or a class without any file.
     """
     import pandas as pd
 
     if not folder.is_dir():
         raise DataError(f"data.path: {folder} is no folder; an image folder has a sub-folder for each class")
-    below = {entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")}
-    if "train" in below and below != set(own.PARTS):
-        others = ", ".join(sorted(below - {"train"})) or "no other"
-        raise DataError(
-            f"data.path: {folder} has the folders train and {others}; train and test are read, and no others beside them"
-        )
-    layout = (["part"] if "train" in below else []) + config.layout.replace("class", "label").split("/")
-    images = []
-    for place, _, files in os.walk(folder, followlinks=True):
-        for file in (Path(place, name).relative_to(folder) for name in files if name.lower().endswith(SUFFIXES)):
-            if len(file.parts) > len(layout) and not any(name.startswith(".") for name in file.parts):
-                images.append({"file": str(file)} | dict(zip(layout, file.parts, strict=False)))
-    if not images:
-        pattern = config.layout.upper()
-        raise DataError(
-            f"data.path: {folder} has no images in the layout {pattern}/IMAGE ({', '.join(SUFFIXES)}); see data.layout"
-        )
-    images.sort(key=lambda image: (image.get("part") == "test", Path(image["file"]).parts))
-    return pd.DataFrame(images)
+    files, below = folders.walked(folder)
+    layout = Layout.of(config, below)
+    images, counts, filled = dict[Path, dict[str, str]](), Counter[str](), set[str]()
+    for file in files:
+        said = layout.said(file.parts[:-1])
+        filled.add(said.get("class", ""))
+        if (what := layout.unread(file)) is None:
+            images[file] = said | ({"part": layout.parts[said["part"]]} if layout.parts else {})
+        elif file != Path(config.clients_file or ""):
+            counts[what] += 1
+    classes, remarks = layout.classes(below), folders.unread(counts)
+    if empty := sorted(classes - filled):
+        raise DataError(f"data.path: the class {excerpt(empty)} of {folder} has no file; fill its folder, or remove it")
+    layout.refuse_lone_parts(images, folder)
+    if bare := layout.without(images.values(), folder):
+        pattern = f"{config.layout.upper()}/IMAGE ({', '.join(SUFFIXES)})"
+        reasons = [f"data.path: {bare} has no images in the layout {pattern}", *remarks, "see data.layout"]
+        raise DataError("; ".join(reasons))
+    if lost := sorted(classes - {said["class"] for said in images.values()}):
+        remarks.append(f"there is no class {excerpt(lost)}, as none of its files is read")
+    inside = {place for path in (*files, *below) for place in path.parents}
+    if unused := [str(place) for place in below if place not in inside]:
+        remarks.append(f"empty folders: {excerpt(unused)}")
+    order = sorted(images, key=lambda file: (images[file].get("part") == "test", file.parts))
+    names = pd.Index(list(map(str, order)), dtype=object)  # names of files need not be UTF-8
+    rows = pd.DataFrame([images[file] for file in order], index=names, dtype=object)
+    return rows.rename(columns={"class": "label"}), (*folders.part_remarks(layout.parts), *remarks)
 
 
-@contextmanager
-def opened(folder: Path, name: str) -> Iterator[Image.Image]:
-    """Yield an image. Raises DataError if it has more than 8 bits in a pixel or cannot be read, here or in the block."""
-    from PIL import Image
+@dataclass(frozen=True)
+class Layout:
+    """What the levels of sub-folders stand for.
 
-    try:
-        with Image.open(folder / name) as image:
-            if image.mode.startswith(("I", "F")):
-                raise ValueError(f"it has more than 8 bits in a pixel (mode {image.mode}); convert it to 8 bits")
-            yield image
-    except Exception as error:  # PIL has many kinds of errors for damaged images, SyntaxError among them
-        raise DataError(f"data.path: the image {name} cannot be read: {' '.join(str(error).split())}") from error
-
-
-def decode(config: Config, folder: Path, names: Sequence[str]) -> NDArray[np.uint8]:
-    """Return the pixels of images, uint8 [n, channels, height, width].
-
-    Raises DataError if a file is no image, has more than 8 bits in a pixel, or (unless resized) another size than the first.
+    Attributes:
+        roles: from the outside in, without that of the parts: class and, where folders say it, client.
+        levels: which levels are those of the parts, from 0; the outermost counts.
+        parts: which of its folders are train and test, by their names; empty: there is no such level.
     """
-    from PIL import Image
 
-    x = np.empty(0, np.uint8)
-    for row, name in enumerate(names):
-        with opened(folder, name) as image:
-            converted = image.convert(MODES[config.color])
-        if config.size:
-            converted = converted.resize(config.size[::-1], Image.Resampling.BILINEAR)
-        pixels = np.atleast_3d(np.asarray(converted, np.uint8)).transpose(2, 0, 1)
-        if not row:
-            x = np.empty((len(names), *pixels.shape), np.uint8)
-        if pixels.shape != x.shape[1:]:
-            sizes = [
-                f"{file} ({height} x {width})"
-                for file, (_, height, width) in ((names[0], x.shape[1:]), (name, pixels.shape))
-            ]
-            raise DataError(
-                f"data.size: the images have several heights and widths: {sizes[0]}, {sizes[1]}; write size: [height, "
-                "width] to resize them"
-            )
-        x[row] = pixels
-    return x
+    roles: tuple[str, ...]
+    levels: tuple[int, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Config, below: Iterable[Path]) -> Layout:
+        """Return the layout of a folder with the sub-folders ``below``."""
+        roles = tuple(config.layout.split("/"))
+        found = dict[int, dict[str, str]]()
+        for level in range(len(roles) + 2):  # as in seg_train/seg_train/cat
+            names = {place.parts[level] for place in below if len(place.parts) > level}
+            if parts := folders.parts(sorted(names)):
+                found[level] = parts
+        return cls(roles, tuple(found), next(iter(found.values()), {}))
+
+    def said(self, above: Sequence[str]) -> dict[str, str]:
+        """Return what the folders ``above`` something say of it, as far as they go; of the part, the name of its folder."""
+        names = [name for level, name in enumerate(above) if level not in self.levels]
+        said = dict(zip(self.roles, names, strict=False))
+        inside = self.levels and self.levels[0] < len(above)
+        return {"part": above[self.levels[0]], **said} if inside else said
+
+    def classes(self, below: Iterable[Path]) -> set[str]:
+        """Return the classes that have a folder in what is read, whether images are in it or not."""
+        said = [self.said(place.parts) for place in below]
+        return {one["class"] for one in said if "class" in one and one.get("part") in (None, *self.parts)}
+
+    def unread(self, file: Path) -> str | None:
+        """Return what a file is that is not read, with the place where it lies; None for an image."""
+        said = self.said(file.parts[:-1])
+        if "part" in said and said["part"] not in self.parts:
+            return f"files in {said['part']}"
+        place = "/".join(said[role] for role in ("part", *self.roles) if role in said)
+        if not file.name.lower().endswith(SUFFIXES):
+            return f"{file.suffix.lower() or 'without suffix'} in {place or 'the folder itself'}"
+        missing = [role for role in (*(["part"] if self.parts else []), *self.roles) if role not in said]
+        inside = f" in {place}" if place else ""
+        return f"images above the {missing[0]} folders{inside}" if missing else None
+
+    def without(self, images: Iterable[Mapping[str, str]], folder: Path) -> str:
+        """Return which parts of the ``folder``, or the folder, have none of the ``images``; empty if all have some."""
+        read = {said.get("part", "") for said in images}
+        if not self.parts:
+            return "" if read else str(folder)
+        lacking = [name for name, part in self.parts.items() if part not in read]
+        return f"{' and '.join(lacking)} of {folder}" if lacking else ""
+
+    def refuse_lone_parts(self, images: Mapping[Path, Mapping[str, str]], folder: Path) -> None:
+        """Raise DataError if a class or client has the name of a part, and the folders are no parts train and test.
+
+        A class whose images are in no folder below may be called train, as the vehicle, and valid, beside invalid.
+        """
+        for role in () if self.parts else self.roles:
+            for name in sorted(filter(folders.part_of, {said[role] for said in images.values()})):
+                depths = {len(file.parts) - 1 for file, said in images.items() if said[role] == name}
+                plain = role == "class" and depths == {len(self.roles)}
+                if not (plain and name.lower() in ("train", "valid")):
+                    raise DataError(
+                        f"data.path: {folder} has the {role} {name!r}, which is the name of a part; parts are read where "
+                        "there are both, train and test. Name that part alone in data.path, or rename the folder"
+                    )
 
 
 def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
@@ -182,4 +205,4 @@ def named_clients(path: Path, names: Sequence[str]) -> pd.DataFrame:
         raise DataError(
             f"data.clients_file: {path.name} names no client for {len(missing)} of {len(names)} images, first {missing[0]}"
         )
-    return clients.reset_index(drop=True)
+    return clients

@@ -138,6 +138,7 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
         if run.clustering.config.clusters > 1:
             again += kinds[kind] * (each_anew - shadows)
         timed += kinds[kind]
+        remarks += data.remarks
         if data.unused >= data.clients:  # more than the remainder of a division
             used = f"beside {data.sizes.sum()} of clients"
             remarks.append(f"split {run.split.name}: {data.unused} training examples are unused, {used}")

@@ -88,7 +88,8 @@ def data_hash(data: Source | Federation) -> str:
     """The hash of a loaded data set, or of its partition: of examples and labels, and of all else that is said of them."""
     digest = hashlib.blake2b(digest_size=8)
     for name, value in sorted(vars(data).items()):
-        if name == "fit" and value is not None:  # what it makes follows from the examples and the configuration
+        # What it makes follows from the examples and the configuration, and remarks change no example.
+        if name == "remarks" or (name == "fit" and value is not None):
             continue
         digest.update(name.encode())
         parts = [value.x, value.y] if hasattr(value, "x") else [value]

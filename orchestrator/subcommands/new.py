@@ -31,6 +31,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--group", metavar="COLUMN", help="the column with the client's group")
     add("--subject", metavar="COLUMN", help="of a table, the column with whom a row is about, such as the patient")
     add("--drop-unlabeled", action="store_true", help="of a table, leave out the rows without a label")
+    add("--drop", action="append", metavar="COLUMN", help="of a table, a column that is no feature; may be repeated")
+    add("--categories", action="append", metavar="COLUMN", help="of a table, a column of codes; may be repeated")
+    add(
+        "--numbers",
+        action="append",
+        metavar="COLUMN",
+        help="of a table, a column of quantities, also as 12 %% or 36,289",
+    )
+    add(
+        "--nulls",
+        type=lambda text: tuple(filter(None, text.split(","))),
+        metavar="WORDS",
+        help="of a table, the words that stand for a missing value beside an empty cell, with commas; '': none",
+    )
     add("--layout", choices=("class", "client/class", "class/client"), help="what the sub-folders of images stand for")
     add("--output", type=Path, default=Path("sweep.yaml"), help="the sweep file (default: sweep.yaml)")
     add("--force", action="store_true", help="replace the sweep file if there is one")
@@ -57,7 +71,18 @@ def execute(options: argparse.Namespace) -> int:
         problems.append(ConfigProblem(f"{parent} is no folder that can be written to", file="--output"))
     source: Path = Path(os.path.expanduser(options.file))
     try:
-        names = ("label", "client", "group", "subject", "layout", "drop_unlabeled")
+        names = (
+            "label",
+            "client",
+            "group",
+            "subject",
+            "layout",
+            "drop_unlabeled",
+            "drop",
+            "categories",
+            "numbers",
+            "nulls",
+        )
         data = profile(source, **{name: getattr(options, name) for name in names})
         relative = Path(os.path.relpath(source.absolute(), output.absolute().parent)).as_posix()
         text = new_sweep(data, relative, source.resolve().stem)

@@ -279,3 +279,188 @@ def test_the_server_needs_examples_for_statistics_and_a_split_must_use_them(tmp_
     assert plain.fit is None and plain.train.x.any(axis=1).all(), "numbers as they are need no statistics"
     with pytest.raises(TypeError, match="fitted"):
         read(tmp_path).examples(np.array([0]))
+
+
+def labeled(folder: Path, labels: list[str], **fields: Any) -> tuple[str, ...]:
+    """The classes of a CSV with these labels, ten rows each."""
+    rows = [f"{i * 7 % 101}.5,{label}" for i, label in enumerate(labels * 10)]
+    return read(folder, "\n".join(["v,sick", *rows]), part=None, client=None, drop=(), **fields).class_names
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["01", "1", "10", "2"], ("01", "1", "2", "10")),
+        (["1E2", "100"], ("100", "1E2")),
+        (["0x10", "16"], ("0x10", "16")),
+        (["1.0", "1"], ("1", "1.0")),
+        (["-1", "+1"], ("-1", "+1")),
+        (["true", "True"], ("True", "true")),
+        (["9007199254740993", "9007199254740992", ""], ("9007199254740992", "9007199254740993")),
+        (["18446744073709551617", "18446744073709551616"], ("18446744073709551616", "18446744073709551617")),
+        (["2", "10", "1", ""], ("1", "2", "10")),
+        (["2.0", "10.0", "1.0", ""], ("1", "2", "10")),  # as pandas writes whole numbers beside empty cells
+        (["2020-01-02", "2021-01-02"], ("2020-01-02", "2021-01-02")),
+    ],
+)
+def test_labels_are_texts_first(tmp_path: Path, labels: list[str], classes: tuple[str, ...]) -> None:
+    assert labeled(tmp_path, labels, unlabeled="drop") == classes
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(20)])
+def test_large_whole_labels_of_a_parquet_file_stay_different(tmp_path: Path, kind: pa.DataType) -> None:
+    labels = pa.array([2**60, 2**60 + 1, None, 2**60 + 2] * 10, pa.int64()).cast(kind)
+    pq.write_table(pa.table({"v": [i * 7 % 101 / 2 for i in range(40)], "sick": labels}), tmp_path / "t.parquet")
+    config = table.Config(path="t.parquet", label="sick", unlabeled="drop")
+    assert table.load(config, tmp_path).class_names == tuple(str(2**60 + i) for i in range(3))
+
+
+@pytest.mark.parametrize("labels", [["1.5", "2", "2.25"], ["1,5", "2", "2,25"]])
+def test_quantities_are_no_labels_however_they_are_spelled(tmp_path: Path, labels: list[str]) -> None:
+    comma = {"decimal": "comma", "delimiter": "semicolon"} if "," in labels[0] else {}
+    text = "\n".join(
+        ["v;sick" if comma else "v,sick", *(f"{i};{x}" if comma else f"{i},{x}" for i, x in enumerate(labels))]
+    )
+    assert "column 'sick' is continuous: row 1 has 1.5" in refused(
+        tmp_path, text, part=None, client=None, drop=(), **comma
+    )
+
+
+def test_words_that_stand_for_a_missing_value_can_be_chosen(tmp_path: Path) -> None:
+    text = SMALL.replace("p4,40,m", "p4,-,NA")
+    said = refused(tmp_path, text)
+    assert "column 'age' mixes numbers and texts: '-' in row 4" not in said and "'10' in row 1, '-' in row 4" in said
+    assert "column 'sex' has a missing value in row 4 ('NA' taken for empty" in said
+    words = re.findall(r"data\.nulls '([^']*)'", said)
+    assert {tuple(set(one.split(",")) ^ set(NULLS)) for one in words} == {("-",), ("NA",)}
+    source = read(tmp_path, text, nulls="-", missing="impute", standardize=False)
+    assert source.train.x[:, 0].tolist() == [10, 20, 30, 20] and source.train.x.shape[1] == 5  # with f, m and NA
+    assert labeled(tmp_path, ["NA", "K", ""], nulls=(), unlabeled="drop") == ("K", "NA")
+
+
+def test_new_fields_change_no_other_id() -> None:
+    plain, chosen = table.Config(label="y"), table.Config(label="y", numbers="x", nulls=())
+    assert not {"numbers", "nulls"} & plain.dump_read().keys()
+    assert (chosen.dump_read()["numbers"], chosen.dump_read()["nulls"]) == (["x"], [])
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers", "said"),
+    [
+        (["6%", "7.5%", "50%", "8%", "9%", "1%"], [6, 7.5, 50, 8], "holds numbers with signs or units: '6%' in row 1"),
+        (
+            ["$1,200", "$5", "$6", "$7", "$8", "$9"],
+            [1200, 5, 6, 7],
+            "holds numbers with signs or units: '$1,200' in row 1",
+        ),
+        (["0071", "4010", "5", "1", "2", "3"], [71, 4010, 5, 1], "begin with 0, as codes do: '0071' in row 1"),
+        (["7", "0x10", "5", "1", "2", "3"], None, "begin with 0, as codes do: '0x10' in row 2"),
+        (["20200131", "20200201"] * 3, [20200131, 20200201] * 2, "holds dates such as 20200131"),
+        (["01/31/2020", "02/01/2020"] * 3, None, "holds dates: '01/31/2020' in row 1"),
+    ],
+)
+def test_numbers_that_may_be_something_else_are_listed_or_refused(
+    tmp_path: Path, cells: list[str], numbers: list[float] | None, said: str
+) -> None:
+    head, *rows = SMALL.splitlines()
+    text = "\n".join([f"{head},n", *(f'{row},"{cell}"' for row, cell in zip(rows, cells, strict=True))])
+    assert said in refused(tmp_path, text) and "list it in data.numbers or data.categories" in refused(tmp_path, text)
+    if numbers:
+        source = read(tmp_path, text, numbers="n", features=("n",), standardize=False, duplicates="keep")
+        assert source.train.x[:, 0].tolist() == np.array(numbers, np.float32).tolist()
+    codes = read(tmp_path, text, categories="n", features=("n",), duplicates="keep").train.x
+    assert codes.shape[1] == len(set(cells[:4])) and (codes.sum(axis=1) == 1).all()
+
+
+def test_a_listed_number_with_another_sign_is_named(tmp_path: Path) -> None:
+    text = SMALL.replace(",10,m", ",10%,m").replace(",20,f", ",20%,f").replace("age", "rate")
+    assert "column 'rate' has more than numbers of one sign: '10%' in row 1, '30' in row 3" in refused(
+        tmp_path, text, numbers="rate"
+    )
+
+
+def test_floats_that_number_the_rows_are_refused(tmp_path: Path) -> None:
+    rows = [f"{i}.0,{i * 7 % 101}.5,{'ab'[i % 2]}" for i in range(30)]
+    text = "\n".join(["n,v,sick", *rows])
+    assert "column 'n' numbers the rows" in refused(tmp_path, text, part=None, client=None, drop=())
+
+
+def test_lists_of_one_length_are_as_many_numbers(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    rows = {"v": list(numbers), "sick": ["a", "b"] * 3, "part": ["train"] * 4 + ["test"] * 2}
+    for kind in (
+        pa.list_(pa.float32()),
+        pa.list_(pa.float64(), 4),
+        pa.large_list(pa.float32()),
+        pa.list_(pa.list_(pa.float32())),
+    ):
+        values = [[row[:2], row[2:]] for row in numbers] if "list<item: list" in str(kind) else rows["v"]
+        pq.write_table(pa.table(rows | {"v": pa.array(values, kind)}), tmp_path / "t.parquet")
+        config = table.Config(path="t.parquet", label="sick", part="part", standardize=False)
+        source = table.load(config, tmp_path)
+        np.testing.assert_array_equal(np.concatenate([source.train.x, source.test.x]), numbers)
+        assert source.columns == ("v[0]", "v[1]", "v[2]", "v[3]")
+    missing = pa.array([None, *numbers[1:].tolist()])
+    pq.write_table(pa.table(rows | {"v": missing}), tmp_path / "t.parquet")
+    imputed = table.load(config.model_copy(update={"missing": "impute", "statistics": "all_clients"}), tmp_path)
+    np.testing.assert_allclose(imputed.train.x[0], np.median(numbers[1:4], axis=0))
+
+
+def test_rows_of_the_validation_part_are_left_out_and_counted(tmp_path: Path) -> None:
+    source = read(tmp_path, SMALL.replace("train,yes", "Val,yes", 1))
+    assert same(source, read(tmp_path, SMALL.replace("p1,10,m,true,b,train,yes\n", "")))
+    assert source.remarks == ("1 rows of the validation part are not read",)
+    flags = SMALL.replace(",train,", ",0,").replace(",test,", ",1,").replace("part", "is_test")
+    assert same(read(tmp_path, flags, part="is_test"), read(tmp_path))
+    flags = SMALL.replace(",train,", ",True,").replace(",test,", ",False,").replace("part", "train")
+    assert same(read(tmp_path, flags, part="train"), read(tmp_path))
+    assert same(read(tmp_path, SMALL.replace(",test,", ",validation,")), read(tmp_path))
+
+
+def test_values_that_the_server_does_not_know_are_counted(tmp_path: Path) -> None:
+    """Of sex it knows f and m, and of n the 1 alone; x is in one row, and 2 in another."""
+    text = "\n".join(f"{line},{('n', 1, 1, 1, 2, 1, 1)[row]}" for row, line in enumerate(SMALL.splitlines()))
+    source = read(tmp_path, text, shadow_size=2)
+    assert source.remarks == ()
+    (said,) = source.fitted(np.array([1, 0])).remarks
+    assert (
+        said.startswith("2 rare values are unknown to the server's statistics")
+        and "in 2 of 6 rows (sex 1, n 1)" in said
+    )
+    assert source.fitted(np.array([0, 1, 2, 3])).remarks[0].startswith("1 rare values")
+
+
+def test_nearly_equal_names_are_remarked(tmp_path: Path) -> None:
+    text = SMALL.replace(",a,", ",St. Mary,").replace("p5,50,x,true,b", "p5,50,x,true,ST. MARY.")
+    assert read(tmp_path, text).remarks == ("warning: nearly equal clients: 'ST. MARY.' and 'St. Mary'",)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "role", "said"),
+    [
+        (
+            "split",
+            ["train", "val", "test"],
+            "",
+            "column split says in which part of the data a row is, and is a feature",
+        ),
+        ("is_test", ["0", "1"], "", "column is_test says in which part of the data a row is, and is a feature"),
+        ("fold", ["0", "1", "2"], "client", "column fold says in which part of the data a row is, and is the client"),
+        (
+            "test",
+            ["0", "1"],
+            "",
+            "column test may say in which part of the data a row is, and is a feature",
+        ),
+        ("x", ["train", "test", "later"], "", "column x may say in which part of the data a row is, and is a feature"),
+        ("x", ["train", "car", "bus"], "", ""),
+        ("state", ["0", "1"], "", ""),
+    ],
+)
+def test_a_part_is_no_feature_or_client_in_silence(
+    tmp_path: Path, name: str, cells: list[str], role: str, said: str
+) -> None:
+    rows = [f"{i * 7 % 60}.5,{cells[i % len(cells)]},{'ab'[i // 3 % 2]}" for i in range(60)]
+    fields = {"part": None, "drop": (), "client": name if role == "client" else None}
+    remarks = read(tmp_path, "\n".join([f"v,{name},sick", *rows]), **fields).remarks
+    assert [remark.split(";")[0] for remark in remarks] == ([f"warning: {said}"] if said else [])

@@ -13,6 +13,7 @@ from algorithms.training import dp_sgd
 from datasets import build_federation
 from orchestrator.cli import main
 from orchestrator.cluster.data_checks import data_problems
+from orchestrator.commands import Choices, prepare
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from tests.support.command import fedpriv
 
@@ -99,6 +100,25 @@ def test_what_is_refused_writes_nothing(patients, tmp_path, capsys, monkeypatch,
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_columns_and_words_are_what_the_options_say(patients, tmp_path, capsys):
+    patients.write_text(patients.read_text().replace(",south,", ",NA,").replace("\n7,", "\n7,old"))
+    output = tmp_path / "work" / "sweep.yaml"
+    command = ["new", str(patients), "--label", "outcome", "--client", "hospital", "--output", str(output)]
+    assert main(command) == 2
+    age, hospital = sorted(capsys.readouterr().err.splitlines()[:2], reverse=True)
+    assert "new: column 'age' mixes numbers and texts" in age and ",old46'" in age
+    assert hospital.startswith("--client: column 'hospital' has 100 missing values")
+    kept = hospital.split("--nulls '")[1].split("'")[0]
+    assert main([*command, "--nulls", kept, "--drop", "age", "--drop", "sex", "--categories", "pressure"]) == 0
+    config = load_sweep(output).runs[0].data.config
+    assert config.drop == ("age", "sex", "id") and config.categories == ("pressure",)
+    assert config.nulls == tuple(kept.split(","))
+    assert data_problems(load_sweep(output), download=False) == []
+    assert main([*command, "--nulls", "", "--drop", "age", "--force"]) == 0
+    assert load_sweep(output).runs[0].data.config.nulls == ()
+    assert "client hospital: 4 clients: NA " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\u0085"])
 def test_a_class_does_not_choose_what_runs(patients, tmp_path, capsys, monkeypatch, sign):
     monkeypatch.chdir(tmp_path / "work")
@@ -139,6 +159,27 @@ def test_repeated_examples_of_arrays_and_images_are_dropped(tmp_path, capsys):
     for name in ("a.npz", "pets"):
         assert made(tmp_path, tmp_path / name).runs[0].data.config.duplicates == "drop"
         assert "repeated examples are dropped: 1 of 120 equal an earlier one" in capsys.readouterr().out
+
+
+def test_what_is_not_read_of_a_folder_is_said_before_and_after(tmp_path, capsys):
+    """By `fedpriv new`, and once by each run, for a sweep file of the user's own may be wrong, too."""
+    draw = np.random.default_rng(0)
+    for i in range(120):
+        path = tmp_path / "pets" / ("Train", "Test")[i % 3 == 2] / ("cat", "dog")[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(path)
+    (tmp_path / "pets/Train/fish").mkdir()
+    (tmp_path / "pets/Train/fish/1.gif").write_text("")
+    sweep = made(tmp_path, tmp_path / "pets")
+    remarks = [
+        "Test is the test part, Train is the training part",
+        "not read: 1 .gif in Train/fish",
+        "there is no class fish, as none of its files is read",
+    ]
+    assert [line for line in capsys.readouterr().out.splitlines() if line in remarks] == remarks
+    prepare(sweep, Choices(tmp_path / "results", dry=True))
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith("data pets: ")] == [f"data pets: {line}" for line in remarks]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,18 @@ def test_the_plan_says_what_splits_do_and_leave_unused(planned) -> None:
     assert shown.count("are unused") == 1
 
 
+def test_the_plan_counts_what_the_servers_statistics_do_not_know(planned, tmp_path_factory) -> None:
+    """Each of 60 rows has a code of its own, of which the server knows those of its 30."""
+    table = tmp_path_factory.mktemp("data") / "t.csv"
+    table.write_text("\n".join(["code,x,y", *(f"c{i}a,{i * 7 % 60}.5,{i % 2}" for i in range(60))]))
+    data = (
+        f"{{name: table, path: {table}, label: y, clients: 2, shadow_size: 30, split: {{name: dirichlet, alpha: 10}}}}"
+    )
+    shown = planned(f"name: rare\nbase:\n  rounds: 1\n  seed: 0\n  data: {data}\n  model: {{name: mlp, hidden: [4]}}\n")
+    said = "30 rare values are unknown to the server's statistics and become zero, in 30 of 60 rows (code 30)"
+    assert shown.count(said) == 1
+
+
 ASKED = """
 name: asked
 base:

@@ -263,4 +263,5 @@ def test_a_data_set_has_the_hash_that_records_of_earlier_versions_name() -> None
     source = Source("mine", 2, part, part, subjects=np.arange(4), class_names=("no", "yes"))
     assert data_hash(source) == "9e5761875061d4d8"
     assert data_hash(replace(source, fit=lambda rows: source)) == "f0931a2d9d47cf97"
+    assert data_hash(replace(source, remarks=("not read: 3 .gif in cat",))) == "9e5761875061d4d8"
     assert data_hash(replace(source, mean=(0.5,), persons=np.array([*"abcd"], object))) == "37861a40ab57eb8f"
