@@ -189,7 +189,7 @@ class Answers:
     model: Ints  # [n] number of the model that the example's owner trained last; -1: none, it is not attacked
     names: tuple[str, ...]  # of the models
     groups: Ints  # [n] index of the owner's true group in ``group_names``
-    group_names: tuple[str, ...]
+    group_names: tuple[str, ...]  # as metrics' names may end with them
     numbers: Ints | None = None  # [replicas] some missing where pairs diverged; None: 0, 1, 2, ...
 
 

@@ -4,6 +4,7 @@ Everything is NumPy, so that the arrays lie in shared memory once and the traini
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,11 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 EXAMPLES_AT_ONCE = 10_000  # bounds the additional memory that preparation needs
+# Ends of metrics' names that say what is no group: an end of an interval, a value by chance, one of several models.
+NO_GROUP = re.compile(
+    r"low|high|(.+_)?null|worst(_client)?|gap|last_half|last5_(mean|std)|global|round_\d+|model_.*"
+    r"|(.+_)?(cluster|model|other)_\d+|of_.+_clients"
+)
 
 
 class DataError(ValueError):
@@ -254,6 +260,18 @@ class Federation:
     def sizes(self) -> Ints:
         """The number of training examples of each client, [clients]."""
         return np.diff(self.offsets)
+
+    @property
+    def group_columns(self) -> tuple[str, ...]:
+        """The groups' names as metrics' names end with them.
+
+        It is ``of_<name>_clients`` where another metric could have that name.
+        """
+        return tuple(map(self._column, self.group_names))
+
+    def _column(self, name: str) -> str:
+        ends = [name, *(name.removeprefix(f"{other}_") for other in self.group_names)]
+        return f"of_{name}_clients" if any(map(NO_GROUP.fullmatch, ends)) else name
 
     def client(self, i: int) -> Examples:
         """Return the training examples of client ``i``, as a view and not a copy."""

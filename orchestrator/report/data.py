@@ -92,6 +92,11 @@ def _short(digits: str) -> float:
 
 SLOTS = ("data", "data.split", "model", "training", "clustering", "objective", "aggregation", "privacy")
 SLOT_NAMES = tuple(f"{slot}.name" for slot in SLOTS)
+SECTIONS = {
+    *SLOTS,
+    "attacks",
+    "curvature",
+}  # where dotted keys begin; groups such as "v1.5" put dots into metrics' names
 # Keys of a run without a dot that are not slots: they are settings only if they differ between trials.
 PLAIN_KEYS = ("rounds", "evaluate_every", "server_sees")
 # Keys in which the repetitions of a setting differ: the partition of the data and the seed of everything else.
@@ -115,7 +120,7 @@ def swept_settings(
     keys = [key for key, column in values.items() if key in table[0] or any(value is not None for value in column)]
     for column in (column for column in table[0] if column not in keys):
         varies = column in SLOT_NAMES or column in PLAIN_KEYS
-        if len({text(row[column]) for row in table}) > 1 if varies else column in SLOTS or "." in column:
+        if len({text(row[column]) for row in table}) > 1 if varies else is_key(column):
             keys.append(column)
     columns: dict[str, list[Value]] = {}
     for key in keys:
@@ -123,6 +128,15 @@ def swept_settings(
             columns |= _expanded(key, [_ran_with(row, key, configs) for row in table])
     rows = [row | {key: values[at] for key, values in columns.items()} for at, row in enumerate(table)]
     return rows, tuple(key for key in columns if key not in REPEATS)
+
+
+def is_key(column: str) -> bool:
+    """Whether a column of ``trials.parquet`` is a slot or a dotted key of a run.
+
+    >>> is_key("privacy.clip"), is_key("accuracy_v1.5")
+    (True, False)
+    """
+    return column in SLOTS or ("." in column and column.partition(".")[0] in SECTIONS)
 
 
 def _ran_with(row: Row, key: str, configs: Mapping[str, Value]) -> Value:
@@ -297,7 +311,7 @@ def read_results(folder: Path) -> Results:
 def results(folder: Path, table: list[Row], declared: Iterable[str], configs: Configs) -> Results:
     """Make `Results` from rows of ``trials.parquet``, swept keys in the order of the sweep file, and resolved runs by id."""
     table, keys = swept_settings(table, tuple(declared), configs)
-    names = {name for name in table[0] if "." not in name} - NOT_RESULTS - set(keys)
+    names = {name for name in table[0] if not is_key(name)} - NOT_RESULTS - set(keys)
     values = {name: [row[name] for row in table if row[name] is not None] for name in names}
     numeric = {name for name, cells in values.items() if cells and {*map(type, cells)} <= {bool, int, float}}
     measured = numeric | (names & metrics().keys())

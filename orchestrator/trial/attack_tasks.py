@@ -96,7 +96,8 @@ class AttackTasks(ABC):
         calls = [(setup, attack.name, group, original) for group in numbers]
         confidence: Doubles = np.concatenate(self.gathered(_halves_replicas, attack.name, calls))
         model, group = original.assignment[pool.owner], data.groups[pool.owner]
-        answers = Answers(pool, inside, confidence, own_confidence, model, original.names, group, data.group_names)
+        names = original.names, group, data.group_columns
+        answers = Answers(pool, inside, confidence, own_confidence, model, *names)
         return _halves.conclude(attack, answers, stream(run.seed, "audit", run.rounds))
 
 

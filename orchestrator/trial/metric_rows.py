@@ -103,7 +103,7 @@ def name_models(shot: Snapshot) -> list[str]:
 def round_row(shot: Snapshot) -> dict[str, Any]:
     """Return the scalars of a round; what does not exist (an empty cluster's accuracy, an unmeasured risk) is omitted."""
     state, data, used, names = shot.state, shot.data, shot.state.assignment, shot.state.names
-    groups = {name: data.groups == g for g, name in enumerate(data.group_names)}
+    groups = {name: data.groups == g for g, name in enumerate(data.group_columns)}
     row: dict[str, Any] = {"loss": float(of_own_model(state.losses, used).mean())}
     row["train_accuracy"] = float(of_own_model(state.accuracies, used).mean())
     if shot.evaluated:
@@ -132,7 +132,7 @@ def _accuracies(shot: Snapshot) -> dict[str, float]:
     """
     row: dict[str, float] = {}
     right, counted = 0.0, 0
-    for g, name in enumerate(shot.data.group_names):
+    for g, name in enumerate(shot.data.group_columns):
         of_group = shot.test_group == g
         if not of_group.any():
             continue
@@ -187,7 +187,7 @@ def _model_risks(state: RunState, preferences: Preferences, data: Federation) ->
     exceeds = lambda j, thresholds: client_risk.exceeded_by_chance(state.queried[j], thresholds)  # noqa: E731
     row["violations_null"] = violations.violations_null(tau, used, exceeds)  # NaN if it is not known what was attacked
     if len(data.group_names) > 1:
-        for g, name in enumerate(data.group_names):
+        for g, name in enumerate(data.group_columns):
             row[f"violations_{name}"] = violations.violations(tau, risks, used, data.groups == g)
     return row | {"risk_gap": sorting.risk_gap(risks, names)} if sorting.MINORITY in names else row
 
@@ -226,6 +226,7 @@ class ClientExposure:
         self.movers = np.isin(np.arange(data.clients), self.left.client[self.left.member])
         several = len(data.group_names) > 1
         self.groups = {name: data.groups == g for g, name in enumerate(data.group_names) if several}
+        self.columns_of = dict(zip(data.group_names, data.group_columns, strict=True))
         # Nothing is told of clients by an attack that does not tell single examples apart.
         self.risks = client_risk.client_risks(self.attacked, peers) if len(self.attacked.score) else None
         self.peers = peers
@@ -235,7 +236,7 @@ class ClientExposure:
         if self.risks is None:
             return {}
         row: dict[str, Any] = {}
-        parts = {f"risk_{name}": self.attacked.of(who) for name, who in self.groups.items()}
+        parts = {f"risk_{self.columns_of[name]}": self.attacked.of(who) for name, who in self.groups.items()}
         if len(self.left.score):
             parts |= {"movers_risk": self.attacked.of(self.movers), "movers_risk_left": self.left}
         for name, part in parts.items():

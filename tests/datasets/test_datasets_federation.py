@@ -80,6 +80,28 @@ def test_the_digest_is_that_of_the_shadow_set_and_the_preparation(federation):
     assert len({digest, *changed}) == len(changed) + 1
 
 
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        (("poor", "rich"), ("poor", "rich")),
+        (("majority", "minority"), ("majority", "minority")),
+        (("north", "north_east"), ("north", "north_east")),
+        (("low", "high"), ("of_low_clients", "of_high_clients")),
+        (("null", "poor_null"), ("of_null_clients", "of_poor_null_clients")),
+        (("income", "income_low"), ("income", "of_income_low_clients")),
+        (("all_low", "all_high"), ("all_low", "all_high")),
+        (("low", "of_low_clients"), ("of_low_clients", "of_of_low_clients_clients")),
+        (("global", "cluster_1", "east_model_2", "model_x"), None),
+        (("worst", "worst_client", "gap", "last_half", "round_3"), None),
+    ],
+)
+def test_groups_end_names_of_metrics_that_nothing_else_has(federation, names, columns):
+    """A group is called by its name, or as its clients; no two are called alike."""
+    made = dataclasses.replace(federation, group_names=names).group_columns
+    assert made == (columns or tuple(f"of_{name}_clients" for name in names))
+    assert len(set(made)) == len(names)
+
+
 def test_preparing_scales_transforms_then_normalizes():
     prepare = Preparation("brightness", mean=(0.5,), std=(0.25,))
     ready = prepare(np.array([51, 255], np.uint8).reshape(2, 1, 1, 1), np.float32([2, 2]))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+import pytest
+
 from algorithms.core.metric import FAMILIES, Metric
 from datasets.components import complete, components
 from orchestrator.config.metric_names import (
@@ -17,7 +20,9 @@ from orchestrator.config.metric_names import (
     ordered,
     table_columns,
 )
+from orchestrator.report.data import OF_ONE_MODEL
 from orchestrator.report.vocabulary import component_label, value_label
+from tests.support.federations import federation
 
 DECLARED = {(folder, name): complete(folder, name).METRICS for folder in FOLDERS for name in components(folder)}
 
@@ -43,6 +48,29 @@ def test_an_exposure_is_better_lower_and_an_accuracy_higher() -> None:
     # An AUC near 0 is success as well, so less is not better.
     assert (metric("cia_auc_round_5").direction, metric("cia_advantage_round_5").direction) == (None, "lower")
     assert metric("noise_std").direction is None
+
+
+OF_GROUPS = (
+    "accuracy",
+    "model_accuracy",
+    "moved",
+    "risk",
+    "violations",
+    "clients",
+    "calibrated_auc",
+    "calibrated_run_auc",
+)
+
+
+@pytest.mark.parametrize("whole", OF_GROUPS)
+def test_no_name_of_a_group_makes_the_name_of_a_declared_metric(whole: str) -> None:
+    """Whatever follows the name of a metric that groups have; only majority and minority are declared of groups."""
+    ends = {name.removeprefix(f"{whole}_") for name in metrics() if name.startswith(f"{whole}_")}
+    names = tuple(sorted(ends - {"majority", "minority"}))
+    for name in federation(np.zeros((1, 1)), [1], group_names=names).group_columns:
+        made = [f"{whole}_{name}{end}" for end in ("", "_null")]
+        assert not metrics().keys() & {*made} and {metric(one).family for one in made} == {OTHER}
+        assert not any(map(OF_ONE_MODEL.fullmatch, made))
 
 
 def test_new_families_come_after_the_known_ones_and_unknown_metrics_last() -> None:

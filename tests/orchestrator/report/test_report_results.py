@@ -55,6 +55,13 @@ def made(*configs: dict, declared: tuple[str, ...]) -> Results:
     return results(Path("made_up"), table, declared, {str(i): config for i, config in enumerate(configs)})
 
 
+def test_a_group_with_a_dot_in_its_name_has_metrics_and_no_settings() -> None:
+    table = [{"id": str(n), "status": "finished", "seed": n, "accuracy_v1.5": 0.5 + n / 10} for n in range(2)]
+    found = results(Path("made_up"), table, (), {})
+    assert (found.keys, found.metrics) == ((), ("accuracy_v1.5",))
+    assert found.settings[0].estimate("accuracy_v1.5").mean == pytest.approx(0.55)
+
+
 def test_fields_that_follow_from_the_component_are_no_settings() -> None:
     none, noisy = {"name": "none"}, {"name": "global_dp", "noise": 1.0}
     assert made({"privacy": none}, {"privacy": noisy}, declared=("privacy",)).keys == ("privacy.name",)

@@ -23,6 +23,7 @@ from orchestrator.results.tables import as_table
 from orchestrator.trial import client_actors, metric_rows
 from orchestrator.trial.attack_round import Findings
 from orchestrator.trial.metric_rows import ClientExposure, Snapshot
+from orchestrator.trial.restarts import Trial
 from orchestrator.trial.saved import RunState
 from tests.support.planted import clustered, finished, given, opened, planted, table
 
@@ -202,6 +203,32 @@ def test_an_empty_cluster_has_no_metrics_and_a_collapse_is_reported(flipped):
     assert (row["purity"], row["migrated"]) == (3 / 4, 1)
     assert (row["accuracy_majority"], row["accuracy_minority"], row["model_accuracy_majority"]) == (3 / 4, 0, 3 / 4)
     assert (row["mia_accuracy_majority"], row["violations"]) == (0.65, 2)
+
+
+ATTACKS = [{"name": "shadow_mia", "every": 1, "shadows": 1, "queries": 20}, {"name": "calibrated_mia", "replicas": 2}]
+
+
+@pytest.mark.parametrize("names", [("low", "high"), ("null", "worst"), ("global", "model_0"), ("worst_client", "gap")])
+def test_what_is_measured_does_not_depend_on_what_groups_are_called(tmp_path, names):
+    """Every column has the value that it has with harmless names, and none is lost."""
+    plain, named = (
+        finished(opened(given(2, attacks=ATTACKS), tmp_path / of[0], replace(planted(), group_names=of)))
+        for of in (("poor", "rich"), names)
+    )
+    expected = metric_rows.final_metrics(plain.run, outcome(plain))
+    found = metric_rows.final_metrics(named.run, outcome(named))
+    called = dict(zip(("poor", "rich"), named.data.group_columns, strict=True))
+    of_groups = {name: "_".join(called.get(word, word) for word in name.split("_")) for name in expected}
+    expected = {of_groups[name]: value for name, value in expected.items() if "seconds" not in name}
+    assert {"calibrated_auc_" + of for of in called.values()} <= expected.keys()
+    assert {name: value for name, value in found.items() if "seconds" not in name} == pytest.approx(
+        expected, nan_ok=True
+    )
+
+
+def outcome(trial: Trial) -> Outcome:
+    """What `final_metrics` is made of."""
+    return Outcome(trial.rows("rounds").to_pylist(), trial.state.spent, trial.data.sizes, trial.state.canaries)
 
 
 # Clients
