@@ -78,6 +78,21 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+def printed(value: Any) -> Any:
+    r"""Return a value of JSON with texts that are printable, apart from breaks of lines, tabs and hard spaces.
+
+    >>> printed({"name": ["a\x1b[2J\n"]})
+    {'name': ['a\\x1b[2J\n']}
+    """
+    if isinstance(value, Mapping):
+        return {printed(key): printed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [printed(item) for item in value]
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(sign if sign in "\n\t\xa0" else printable(sign) for sign in value)
+
+
 def excerpt(names: Sequence[str], most: int = 5) -> str:
     """Return a list of at most so many names, and how many more there are.
 

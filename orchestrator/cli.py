@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from datasets.federation import printed
     from orchestrator.cluster.address import StallError
     from orchestrator.config.errors import ConfigError, amount
     from orchestrator.results.paths import FolderError
@@ -72,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
             sys.stdout.flush()
         return code
     except (ConfigError, FolderError) as refusal:
-        print(refusal, file=sys.stderr)
+        print(printed(str(refusal)), file=sys.stderr)
         count = len(refusal.problems) if isinstance(refusal, ConfigError) else 1
         print(f"{amount(count, 'problem')}; nothing was started, nothing was written", file=sys.stderr)
         return REFUSED

@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from datasets.federation import printable
 from orchestrator.config.errors import spared
 from orchestrator.config.metric_names import metrics
 from orchestrator.report.data import Results, read_results, text
@@ -22,12 +23,13 @@ from orchestrator.results.writing import refusals, remove
 if TYPE_CHECKING:
     from orchestrator.report.figures.drawing import Format
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # begin what a spreadsheet computes
 CODE = (".py", ".jinja", ".css", ".yaml")  # files of this package that a report depends on
 
 
 def page_path(folder: Path) -> Path:
     """The file of a sweep's page, which has the sweep's name, because it is sent to others."""
-    return Folder(Path(folder)).report / f"{Path(folder).name}.html"
+    return Folder(Path(folder)).report / f"{printable(Path(folder).name)}.html"
 
 
 def write_report(
@@ -56,18 +58,19 @@ def write_report(
         FolderError: there are no results.
         WriteError: the report cannot be written.
     """
-    target = Folder(Path(folder)).report
+    folder = Path(folder)
+    target = Folder(folder).report
     with refusals(target, "could not be written"):
-        results = results or read_results(Path(folder))
+        results = results or read_results(folder)
         formats = sorted(formats)
         inputs = {"inputs": _digest(results), "formats": formats}
         try:
-            earlier = read_manifest(target, results.name)
-            if earlier.facts == inputs and damage_of(target) is None:
+            earlier = read_manifest(target, folder.name)
+            if earlier.facts == inputs and damage_of(target, folder.name) is None:
                 return [target / name for name in earlier.parts]
         except (FileNotFoundError, DamageError):
             earlier = None
-        log = Log(target, results.name)
+        log = Log(target, folder.name)
         lost: list[str] = []
         for name, content in _contents(results, formats, lost):
             log.append(name, content)
@@ -90,6 +93,16 @@ def _digest(results: Results) -> str:
     return digest.hexdigest()
 
 
+def _cell(value: Any) -> str:
+    """A value as a cell of a table for spreadsheets, where a text that begins like a formula is quoted.
+
+    >>> _cell("=1+1"), _cell(-0.5), _cell("ifca")
+    ("'=1+1", '-0.5', 'ifca')
+    """
+    cell = text(value)
+    return f"'{cell}" if isinstance(value, str) and cell.startswith(FORMULA) else cell
+
+
 def _contents(results: Results, formats: Sequence[Format], lost: list[str]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of tables, figures (those of the page without formats) and at last the page.
 
@@ -105,7 +118,7 @@ def _contents(results: Results, formats: Sequence[Format], lost: list[str]) -> I
 
     paired, compared, undominated = contrasts(results), compare(results), fronts(results)
     tables = {
-        "summary.csv": tidy(results, paired).map(text).to_csv(index=False, lineterminator="\n"),
+        "summary.csv": tidy(results, paired).map(_cell).to_csv(index=False, lineterminator="\n"),
         "summary.md": summary.summary_markdown(results, bool(paired)),
         "attacks.md": summary.attacks_markdown(results),
         "front.md": summary.front_markdown(results, undominated) if undominated else "",

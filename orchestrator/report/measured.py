@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.report.data import DEAL, SLOT_NAMES, Repeat, Results, Row, Value, leaves, read_results, repeat, text
 from orchestrator.results.paths import FolderError
+from orchestrator.results.tables import read_table
 
 # Fields that change no result, or only which random numbers are drawn.
 IRRELEVANT = (
@@ -56,8 +57,6 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
     Raises:
         FolderError: a folder has neither, or a table is damaged.
     """
-    import pandas as pd
-
     trials: dict[str, Trial] = {}
     notes = []
     for path in paths:
@@ -68,7 +67,7 @@ def read_trials(paths: Iterable[Path]) -> tuple[list[Trial], list[str]]:
             rows: list[tuple[Row, Run]] = []
             for table in tables:
                 try:
-                    frame = pd.read_parquet(table).assign(table=table.stem)
+                    frame = read_table(table).to_pandas().assign(table=table.stem)
                     if {"id", "status"} <= set(frame):
                         rows += [(row, flat(json.loads(row["run"]))) for row in frame.to_dict("records")]
                 except KeyError:

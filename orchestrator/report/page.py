@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from datasets.federation import printed
 from orchestrator.config.metric_names import metric
 from orchestrator.report import context, summary, verdicts
 from orchestrator.report.data import Results, text
@@ -23,7 +24,8 @@ from orchestrator.report.front import fronts
 from orchestrator.report.numbers import SWEEP_HEAD, Number, sweep_cells
 from orchestrator.report.sentences import headline_risk, sentences_of
 from orchestrator.results.paths import Folder, TrialFolder
-from orchestrator.results.record import read_record
+from orchestrator.results.record import part_of, read_record
+from orchestrator.results.sweeps import sweep_text
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "page.html.jinja", "page.css"
@@ -185,9 +187,13 @@ def _origin(results: Results) -> dict[str, Any]:
 
 def _files(results: Results) -> list[tuple[str, str]]:
     """The sweep file, and one resolved run, as texts."""
-    folder, risk = Folder(results.folder), headline_risk(results)
+    risk = headline_risk(results)
     settings = (*(risk.settings if risk else ()), *results.settings)
-    files = [("The sweep file", folder.sweep)]
+    files = [("The sweep file", sweep_text(results.facts))] if results.facts else []
     for trial in [trial for setting in settings for trial in setting.trials][:1]:
-        files.append((f"Trial {trial['id']} with every default written out", folder.trial(trial["id"]).config))
-    return [(title, path.read_text(encoding="utf-8", errors="replace")) for title, path in files if path.is_file()]
+        folder = Folder(results.folder).trial(trial["id"])
+        if content := part_of(folder, folder.config):
+            files.append(
+                (f"Trial {trial['id']} with every default written out", printed(content.decode(errors="replace")))
+            )
+    return files

@@ -360,7 +360,8 @@ def _published(compared: Sequence[Number]) -> list[str]:
 def question(results: Results) -> str:
     """The question in the sweep file: its description, or in its first comment, or else one from the swept keys."""
     sweep = results.facts.get("file", "")
-    described = " ".join((read(sweep, "sweep.yaml").value or {}).get("description", "").split())
+    fields = read(sweep, "sweep.yaml").value
+    described = " ".join(text(fields.get("description")).split()) if isinstance(fields, dict) else ""
     if described:
         return described
     comment = re.match(r"(?:#.*\S.*\n)*", sweep)

@@ -36,7 +36,7 @@ Columns = Sequence[Column]
 WIDEST = 8  # columns of metrics that a page has room for
 
 # Underscores inside a word are not emphasis in Markdown, and metric names read better without backslashes.
-MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
+MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
 
 
 # Cells and tables

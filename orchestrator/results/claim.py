@@ -12,7 +12,7 @@ from typing import IO
 
 from orchestrator.results.log import DamageError, read_manifest
 from orchestrator.results.paths import Folder, FolderError
-from orchestrator.results.writing import HIDDEN, WriteError, refusals
+from orchestrator.results.writing import HIDDEN, WriteError, open_plain, refusals
 
 LOCK = f"{HIDDEN}.lock"
 OTHER = "give another folder with --results"
@@ -34,13 +34,17 @@ def obstacle(folder: Folder, name: str) -> str | None:
             return f"{above} is no folder, but one belongs there: move it away, or {OTHER}"
         if above == path and (problem := _foreign(folder, name)):
             return problem
+        folder.refuse_links()
         with TemporaryFile(dir=above) as probe:
             probe.write(bytes(4096))
             probe.flush()
-        with suppress(FileNotFoundError), open(path / LOCK, "rb") as lock:
-            return _taken(folder, lock, fcntl.LOCK_SH)
+        if os.path.lexists(path / LOCK):
+            with refusals(path / LOCK, "cannot be used"), open_plain(path / LOCK) as lock:
+                return _taken(folder, lock, fcntl.LOCK_SH)
     except OSError as error:
         return f"{path} cannot be written to ({error.strerror or error}); {OTHER}"
+    except FolderError as error:
+        return f"{error}, or {OTHER}"
     return None
 
 
@@ -52,13 +56,17 @@ class Claim(AbstractContextManager["Claim"]):
         try:
             with refusals(folder.path, "cannot be used"):
                 folder.path.mkdir(parents=True, exist_ok=True)
+                lock = folder.path / LOCK
+                with refusals(lock, "cannot be used"), suppress(FileNotFoundError):
+                    open_plain(lock).close()
                 flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-                self._lock = os.fdopen(os.open(folder.path / LOCK, flags, 0o666), "r+b", buffering=0)
+                self._lock = os.fdopen(os.open(lock, flags, 0o666), "r+b", buffering=0)
         except WriteError as error:
             raise FolderError(str(error)) from error
         if owner := _taken(folder, self._lock, fcntl.LOCK_EX):
             self.release()
             raise FolderError(owner)
+        folder.refuse_links()
         with suppress(OSError):
             self._lock.truncate(0)
             self._lock.write(f"{os.getpid()} on {socket.gethostname()}".encode())
@@ -80,7 +88,7 @@ def _taken(folder: Folder, lock: IO[bytes], how: int) -> str | None:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            process = lock.read().decode(errors="replace").strip() or "unknown"
+            process = lock.read(200).decode(errors="replace").strip() or "unknown"
             return f"another fedpriv run is writing to {folder.path} (process {process}); wait for it to end or {OTHER}"
     return None
 

@@ -15,15 +15,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from orchestrator.results.writing import read_plain, refusals, remove, write_atomically, write_behind
+from datasets.federation import printable
+from orchestrator.results.writing import open_plain, read_plain, refusals, remove, write_atomically, write_behind
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -35,13 +36,14 @@ LIMIT, LOOK = 20e9, 1e9  # bytes that a sweep's cache may hold, and that are add
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Form: TypeAlias = Callable[[Any], object]
 
 
 class DamageError(ValueError):
     """A folder is not what was saved. Its text is the file's ``path`` and the ``problem``: "is missing"."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path} {problem}")
+        super().__init__(f"{printable(str(path))} {problem}")
         self.path, self.problem = path, problem
 
 
@@ -93,7 +95,11 @@ class Manifest:
         path, part = self.path / name, self.parts.get(name)
         if part is None:
             raise DamageError(path, "is missing")
-        content = _content(path)[: part.size if name.endswith(GROWING) else None]
+        with _damage(path), open_plain(path) as file:
+            held = os.fstat(file.fileno()).st_size
+            if held < part.size or (held > part.size and not name.endswith(GROWING)):
+                raise DamageError(path, f"is not what was saved: it has {held:,} bytes instead of {part.size:,}")
+            content = file.read(part.size)
         if Part.of(content) != part:
             raise DamageError(path, "is not what was saved: its checksum differs")
         return content
@@ -147,12 +153,13 @@ class Log:
         return manifest
 
 
-def read_manifest(folder: Path, owner: str | None = None) -> Manifest:
+def read_manifest(folder: Path, owner: str | None = None, form: Form = dict) -> Manifest:
     """Read the manifest of a folder, without looking at the parts.
 
     Args:
         folder: the folder.
         owner: whose results it must hold; None: anybody's.
+        form: raises ValueError if facts are not what such a folder says of itself.
 
     Raises:
         FileNotFoundError: there is none, so the folder is not finished.
@@ -160,42 +167,73 @@ def read_manifest(folder: Path, owner: str | None = None) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        plain = json.loads(_content(path, may_miss=True))
+        with _damage(path, may_miss=True):
+            content = read_plain(path)
+        plain = json.loads(content, parse_int=_whole)
+        if b"\\ud" in content.lower():
+            json.dumps(plain, ensure_ascii=False).encode()  # raises where a text is none
         if plain["format"] != FORMAT:
             raise DamageError(path, f"has the format {str(plain['format'])[:20]!r}; this version reads format {FORMAT}")
         parts = {name: Part(*part) for name, part in plain["parts"].items()}
         manifest = Manifest(folder, plain["owner"], plain["facts"], parts)
-        if manifest.digest != plain["checksum"] or any("/" in name or name in ("", "..") for name in parts):
+        if manifest.digest != plain["checksum"] or not all(map(_is_name, parts)):
             raise DamageError(path, "is not what was saved: its checksum differs")
+        if (
+            not isinstance(manifest.owner, str)
+            or type(manifest.facts) is not dict
+            or not all(map(_is_part, parts.values()))
+        ):
+            raise TypeError
+        form(manifest.facts)
     except DamageError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamageError(path, "is not what was saved: it is no manifest") from error
+        raise DamageError(path, "is not what was saved: it is no manifest of such a folder") from error
     if owner not in (None, manifest.owner):
         raise DamageError(path, f"is that of {manifest.owner[:60]!a}, not of {owner!a}")
     return manifest
 
 
-def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> Manifest:
+def _whole(digits: str) -> int:
+    """A whole number, which any table can hold. Raises ValueError for others."""
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+        raise ValueError(digits[:20])
+    return int(digits)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a part can have this name: it is that of a file in the folder, and can be printed."""
+    return name.isprintable() and "/" not in name and name not in ("", ".", "..", MANIFEST)
+
+
+def _is_part(part: Part) -> bool:
+    return type(part.size) is int and part.size >= 0 and isinstance(part.digest, str)
+
+
+def verify(folder: Path, owner: str | None = None, skip: Sequence[str] = (), form: Form = dict) -> Manifest:
     """Read the manifest of a folder, and compare all parts with it, but for those to ``skip``.
+
+    ``form`` is that of `read_manifest`.
 
     Raises:
         FileNotFoundError: there is no manifest, so the folder is not finished.
         DamageError: it is not what was saved; the first file that differs.
     """
-    manifest = read_manifest(folder, owner)
+    manifest = read_manifest(folder, owner, form)
     for name in manifest.parts:
         if name not in skip:
             manifest.read(name)
     return manifest
 
 
-def damage_of(folder: Path, owner: str | None = None, skip: Sequence[str] = ()) -> DamageError | None:
+def damage_of(
+    folder: Path, owner: str | None = None, skip: Sequence[str] = (), form: Form = dict
+) -> DamageError | None:
     """What is damaged of a folder, the first of it; None if it verifies, or is not finished. Arguments like `verify`."""
     damage: DamageError | None = None
     for _ in range(2):  # a run may write while we read
         try:
-            verify(folder, owner, skip)
+            verify(folder, owner, skip, form)
             return None
         except FileNotFoundError:
             return None
@@ -230,7 +268,8 @@ def stored(cache: Path | None, key: str) -> bytes | None:
             manifest = read_manifest(cache / key, key)
             with suppress(OSError):
                 os.utime(manifest.path)  # it was used, see `evict`
-            return manifest.read(*manifest.parts)
+            if len(manifest.parts) == 1:
+                return manifest.read(*manifest.parts)
     return None
 
 
@@ -275,13 +314,16 @@ def evict(cache: Path) -> int:
     return held
 
 
-def _content(path: Path, may_miss: bool = False) -> bytes:
-    """Read a file. Raises DamageError if it cannot be read, or is missing and may not be; else FileNotFoundError."""
+@contextmanager
+def _damage(path: Path, may_miss: bool = False) -> Iterator[None]:
+    """Turn what the system refuses into a DamageError, or FileNotFoundError of what may be missing."""
     try:
-        return read_plain(path)
+        yield
     except FileNotFoundError as error:
         if may_miss:
             raise
         raise DamageError(path, "is missing") from error
     except OSError as error:
         raise DamageError(path, f"cannot be read: {(error.strerror or str(error)).lower()}") from error
+    except MemoryError as error:
+        raise DamageError(path, "cannot be read: it is larger than the memory") from error

@@ -11,9 +11,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from datasets.federation import printable
 from orchestrator.results.log import MANIFEST
 
 TABLES = ("rounds", "clients", "attacks", "scores")
+
+
+LINK = "is a link, and a sweep's folder has none: nothing is read or written through it; delete it"
 
 
 class FolderError(ValueError):
@@ -60,8 +64,20 @@ class Folder:
     def trial(self, trial_id: str) -> TrialFolder:
         """The folder of one trial; it need not exist. Raises FolderError if the id is none."""
         if not is_trial_id(trial_id):
-            raise FolderError(f"{trial_id[:60]!a} is not the id of a trial")
+            raise FolderError(f"{str(trial_id)[:60]!a} is not the id of a trial")
         return TrialFolder(self.path / "trials" / trial_id)
+
+    def links(self) -> list[Path]:
+        """The folders in the sweep's own that are links: what they lead to may be somebody else's."""
+        inside = [self.path / "trials", self.report, self.cache, *(trial.state for trial in self.trials())]
+        for path in (self.path / "trials", self.cache):
+            inside += path.iterdir() if os.path.isdir(path) else ()
+        return [path for path in inside if os.path.islink(path)]
+
+    def refuse_links(self) -> None:
+        """Raise FolderError if there are `links`."""
+        for link in self.links():
+            raise FolderError(f"{printable(str(link))} {LINK}")
 
     def trials(self) -> list[TrialFolder]:
         """The folders of trials that exist, sorted by id; none that was set aside."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from algorithms.interfaces import ModelContract
 from datasets.components import Component, components
 from orchestrator.config.errors import ConfigError, refusal, unknown_name, validate
-from orchestrator.results.log import DamageError, Manifest, read_manifest
+from orchestrator.results.log import DamageError, read_manifest
 from orchestrator.results.paths import TrialFolder
+from orchestrator.results.record import Built, is_record
 
 if TYPE_CHECKING:
     import torch
@@ -29,10 +32,11 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
     Raises:
         ConfigError: they are not what the trial saved, or cannot be built again; the sentence says why.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        manifest = read_manifest(folder.path, folder.id)
+        manifest = read_manifest(folder.path, folder.id, is_record)
         if folder.model.name not in manifest.parts:
             return {}
         content, config = manifest.read(folder.model.name), manifest.read(folder.config.name)
@@ -41,35 +45,40 @@ def saved_models(folder: TrialFolder) -> dict[str, nn.Module]:
     except DamageError as error:
         raise refusal(f"{error}; the same `fedpriv run` runs the trial again") from error
     arrays: dict[str, dict[str, torch.Tensor]] = {}
-    for key, array in load(content).items():
-        group, _, name = key.partition(".")
-        arrays.setdefault(group, {})[name] = array
-    return {group: _loaded(manifest, config, named) for group, named in arrays.items()}
-
-
-def _loaded(manifest: Manifest, config: bytes, arrays: dict[str, torch.Tensor]) -> nn.Module:
-    """A model with its arrays by name; ``config`` is the content of the trial's file. Raises ConfigError."""
-    import torch
-    import yaml
-
-    from algorithms.core import own_values
-    from algorithms.models._callables import message_of
-
-    fields: dict[str, Any] = dict(yaml.safe_load(config)["model"])
-    name, takes = fields.pop("name"), manifest.facts["model"]
+    try:
+        for key, array in load(content).items():
+            group, _, parameter = key.partition(".")
+            arrays.setdefault(group, {})[parameter] = array
+        fields = dict(yaml.safe_load(config)["model"])
+        name = fields.pop("name")
+        takes = manifest.facts["model"]
+    except (SafetensorError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise refusal(f"{folder.model} is not what a trial saves: {type(error).__name__}") from error
     if name not in components(MODELS):
-        raise refusal(unknown_name(f"no model {name!r}, of trial {manifest.owner}", name, components(MODELS)))
+        raise refusal(unknown_name(f"no model {name!r}, of trial {manifest.owner}", str(name), components(MODELS)))
     settings, problems = validate(components(MODELS)[name].Config, fields)
     if problems:
         raise ConfigError(problem.under("model") for problem in problems)
     model: Component[ModelContract, Any] = Component(name, settings, MODELS)
+    return {group: _loaded(manifest.owner, model, takes, of_group) for group, of_group in arrays.items()}
+
+
+def _loaded(
+    trial: str, model: Component[ModelContract, Any], takes: Built, arrays: dict[str, torch.Tensor]
+) -> nn.Module:
+    """A model with its arrays by name, built for what it ``takes``. Raises ConfigError."""
+    import torch
+
+    from algorithms.core import own_values
+    from algorithms.models._callables import message_of
+
     try:
-        make = partial(model.module.build, settings, tuple(takes["shape"]), takes["classes"])
+        make = partial(model.module.build, model.config, tuple(takes["shape"]), takes["classes"])
         with torch.random.fork_rng(devices=[]):
             values = model.module.OWN_VALUES  # the values that every process of the trial agreed on
             module = own_values.build(make, tuple(takes["shape"]), own_values.FIXED) if values else make()
         module.load_state_dict(arrays)
     except Exception as error:  # somebody else's code, perhaps no longer what it was
-        sentence = f"the model of trial {manifest.owner}, {model.title}, is not what it was when it was trained"
+        sentence = f"the model of trial {trial}, {model.title}, is not what it was when it was trained"
         raise refusal(f"{sentence}: {message_of(error)}") from error
     return module.eval().to(memory_format=torch.channels_last)  # as a trial computes, so that the bits are the same

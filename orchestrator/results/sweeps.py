@@ -7,22 +7,34 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from string import Formatter
+from typing import Any, NotRequired
 
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from algorithms.core.metric import Metric
 from datasets import outside
 from datasets.components import Preset, complete, components, own_components
 from datasets.outside import Declaration, room
 from orchestrator.config.slots import SLOTS
-from orchestrator.results.log import DamageError, Log, Manifest, damage_of, in_parallel, quarantine, read_manifest
-from orchestrator.results.paths import Folder, FolderError
-from orchestrator.results.record import read_record
+from orchestrator.results.log import (
+    MANIFEST,
+    DamageError,
+    Log,
+    Manifest,
+    damage_of,
+    in_parallel,
+    quarantine,
+    read_manifest,
+)
+from orchestrator.results.paths import LINK, Folder, FolderError
+from orchestrator.results.record import Name, damage_of_trial, read_record
 from orchestrator.results.tables import write_table
-from orchestrator.results.writing import write_atomically
+from orchestrator.results.writing import read_plain, write_atomically
 
 Row = dict[str, Any]
 
@@ -45,15 +57,14 @@ def write_sweep(
     """
     notes, identity = [], uuid.uuid4().hex
     try:
-        identity = str(read_manifest(folder.path, name).facts["id"])
+        identity = read_manifest(folder.path, name, is_sweep).facts["id"]
     except FileNotFoundError:
         pass
     except DamageError as error:
         notes.append(f"{error}: it is set aside as {quarantine(folder.manifest).name}, and written anew")
     facts = {"id": identity, "file": text, "sets": sets, "swept": swept, "tuned": tuned, "declared": declared()}
     Log(folder.path, name).finish(facts | {"trials": list(plan)})
-    overrides = "".join(f"\n# --set {change}" for change in sets)
-    write_atomically(folder.sweep, f"{text.rstrip(chr(10))}{overrides}\n".encode())
+    write_atomically(folder.sweep, sweep_text(facts).encode())
     write_trials(folder)
     return notes
 
@@ -63,30 +74,70 @@ def write_trials(folder: Folder) -> None:
     write_table(folder.table, trial_rows(folder))
 
 
-def read_sweep(folder: Folder) -> Manifest:
-    """The manifest of a sweep, whose facts are those of `write_sweep`.
+def sweep_text(facts: Mapping[str, Any]) -> str:
+    """The content of ``sweep.yaml``: the sweep file, with the overrides as comments."""
+    overrides = "".join(f"\n# --set {change}" for change in facts.get("sets", ()))
+    return f"{facts['file'].rstrip(chr(10))}{overrides}\n"
+
+
+class Sweep(TypedDict):
+    """The facts of a sweep, see `write_sweep`."""
+
+    id: str
+    file: str
+    sets: NotRequired[list[str]]
+    swept: list[str]
+    tuned: NotRequired[list[str]]
+    declared: list[dict[str, Any]]
+    trials: list[dict[Name, Any]]
+
+
+SWEEP = TypeAdapter(Sweep)
+
+
+def is_sweep(facts: Any) -> None:
+    """Raise an error if these are not the facts of a sweep, FileNotFoundError if they are those of something else."""
+    if not {"id", "swept", "declared", "trials"} <= facts.keys():
+        raise FileNotFoundError
+    SWEEP.validate_python(facts, strict=True)
+    declarations(facts["declared"])
+    if not all("id" in trial for trial in facts["trials"]):
+        raise KeyError("id")
+
+
+def read_sweep(folder: Folder, owner: str | None = None) -> Manifest:
+    """The manifest of a sweep, whose facts are those of `write_sweep`; ``owner`` is the sweep that it must be, if any.
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
         DamageError: the manifest is not what was saved.
     """
-    manifest = read_manifest(folder.path)
-    if not {"id", "swept", "declared", "trials"} <= manifest.facts.keys():
-        raise FileNotFoundError(folder.manifest)
-    return manifest
+    return read_manifest(folder.path, owner, is_sweep)
 
 
-def sweep_files(folder: Folder) -> list[Path]:
-    """The files that a sweep itself shows: its own file, its table of trials, and those of its report."""
-    files = [folder.sweep, folder.table, *sorted(folder.report.glob("*"))]
-    return [file for file in files if file.is_file() and not file.name.startswith(".")]
+def sweep_files(folder: Folder) -> dict[Path, bytes]:
+    """What a sweep itself shows: its own file, its table of trials, and the parts of its report, as they were written.
+
+    Raises:
+        FileNotFoundError: the folder holds no sweep.
+        DamageError: the sweep's manifest is not what was saved.
+    """
+    files = {folder.sweep: sweep_text(read_sweep(folder).facts).encode()}
+    with suppress(OSError):
+        files[folder.table] = read_plain(folder.table)
+    with suppress(FileNotFoundError, DamageError):
+        report = read_manifest(folder.report)
+        parts = {name: report.read(name) for name in report.parts}
+        parts[MANIFEST] = read_plain(folder.report / MANIFEST)
+        files |= {folder.report / name: parts[name] for name in sorted(parts)}
+    return files
 
 
 def content_hash(folder: Folder) -> str:
-    """A hash of what a sweep shows: its file, its table of trials, and its report."""
+    """A hash of what a sweep shows, see `sweep_files`."""
     digest = hashlib.blake2b(digest_size=8)
-    for file in sweep_files(folder):
-        digest.update(file.name.encode() + hashlib.blake2b(file.read_bytes()).digest())
+    for file, content in sweep_files(folder).items():
+        digest.update(file.name.encode() + hashlib.blake2b(content).digest())
     return digest.hexdigest()
 
 
@@ -122,10 +173,17 @@ def sweeps_in(path: Path) -> list[Folder]:
 
 def damages_of(sweep: Folder) -> Iterator[DamageError]:
     """What is damaged of a sweep: its own manifest, its trials, what unfinished ones have saved, and its cache."""
-    if not sweep.manifest.exists():
-        yield DamageError(sweep.manifest, "is missing")
-    folders: list[tuple[Path, str | None]] = [(sweep.path, None), (sweep.report, None)]
-    folders += [(path, trial.id) for trial in sweep.trials() for path in (trial.path, trial.state)]
+    yield from (DamageError(link, LINK) for link in sweep.links())
+    try:
+        read_sweep(sweep, sweep.name)
+    except DamageError as error:
+        yield error
+    except FileNotFoundError:
+        lost = sweep.manifest.exists()
+        yield DamageError(sweep.manifest, "is not what was saved: it is that of no sweep" if lost else "is missing")
+    trials = sweep.trials()
+    yield from filter(None, in_parallel(damage_of_trial, trials))
+    folders = [(sweep.report, sweep.name), *((trial.state, trial.id) for trial in trials)]
     folders += [(entry, entry.name) for entry in sorted(sweep.cache.glob("*"))]
     yield from filter(None, in_parallel(lambda folder: damage_of(*folder), folders))
 
@@ -152,9 +210,20 @@ def declared() -> list[dict[str, Any]]:
 
 def believe(entries: Sequence[Mapping[str, Any]]) -> None:
     """Let reports describe components from outside as they were when results were made."""
-    declarations = []
+    outside.declare(declarations(entries))
+
+
+METRICS = TypeAdapter(tuple[Metric, ...])
+DECLARATION = TypeAdapter(Declaration)
+
+
+def declarations(entries: Sequence[Mapping[str, Any]]) -> list[Declaration]:
+    """What components from outside declare, as `declared` has it. Raises ValueError, TypeError or KeyError."""
+    made = []
     for entry in entries:
-        metrics = TypeAdapter(tuple[Metric, ...]).validate_python(entry["METRICS"])
+        metrics = METRICS.validate_python(entry["METRICS"])
+        for reading in (metric.reading for metric in metrics):
+            list(Formatter().parse(reading))
         presets = {name: Preset(label, {}) for name, label in entry["PRESETS"].items()}
-        declarations.append(Declaration(**{**entry, "METRICS": metrics, "PRESETS": presets}))
-    outside.declare(declarations)
+        made.append(DECLARATION.validate_python({**entry, "METRICS": metrics, "PRESETS": presets}))
+    return made

@@ -92,6 +92,6 @@ def write_table(path: Path, rows: Rows) -> None:
     write_atomically(path, table_bytes(rows))
 
 
-def read_table(path: Path) -> pa.Table:
-    """Read a Parquet file. Raises OSError if there is none, or pyarrow's ArrowInvalid if it is none."""
-    return pq.read_table(pa.BufferReader(read_plain(path)))
+def read_table(file: Path | bytes) -> pa.Table:
+    """Read a Parquet file, or its content. Raises OSError if there is none, or pyarrow's ArrowInvalid if it is none."""
+    return pq.read_table(pa.BufferReader(read_plain(file) if isinstance(file, Path) else file))

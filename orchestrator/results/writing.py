@@ -14,9 +14,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 # Prefix of our hidden files; a folder that contains nothing else counts as empty.
 HIDDEN = ".fedpriv"
+LARGEST = 2**30  # bytes of a file whose size nothing vouches for
 CHANCES = 20  # to write into a folder that other processes make and delete, as entries of a cache
 
 # What a disk and its administrator may refuse at any moment. Other errors of the system are mistakes of ours.
@@ -98,12 +100,29 @@ def refusals(path: Path, what: str) -> Iterator[None]:
 
 def write_error(path: Path, what: str, error: OSError) -> WriteError:
     """The WriteError for what the system has refused, with the arguments of `refusals`."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    reason = error.strerror or str(error)
     return WriteError(error.errno or errno.EIO, f"{path} {what}: {reason[:1].lower()}{reason[1:]}")
 
 
 def read_plain(path: Path) -> bytes:
-    """Read a file. Raises OSError, also for a folder, and for a named pipe or a device, which would keep us waiting."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    """Read a file of at most `LARGEST` bytes; see `open_plain`."""
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            raise OSError(errno.EFBIG, f"It has more than {LARGEST:,} bytes", str(path))
+        return file.read()
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """Open a file to read it.
+
+    Raises:
+        OSError: it cannot be read, or is a link, which may lead to other people's files, or a folder, a named pipe or a
+            device, which would keep us waiting.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "It is a link", str(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "It is no regular file", str(path))
-    return path.read_bytes()
+    return os.fdopen(descriptor, "rb")

@@ -14,10 +14,17 @@ from orchestrator.config.run import trial_id
 from orchestrator.config.slots import chosen_components
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
-from orchestrator.results.log import DamageError, damage_of, in_parallel, quarantine
+from orchestrator.results.log import DamageError, in_parallel, quarantine
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.record import UNREPEATABLE, TrialIdentity, drew_secret_noise, has_ended, read_record
+from orchestrator.results.record import (
+    UNREPEATABLE,
+    TrialIdentity,
+    damage_of_trial,
+    drew_secret_noise,
+    has_ended,
+    read_record,
+)
 from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
 from orchestrator.trial.saved import begun_with, was_saved
@@ -178,7 +185,7 @@ def earlier_results(
     specs = {trial.id: trial for trial in trials}
     present = [trial for trial in folder.trials() if trial.id in specs or drawing]
     records = {trial.id: read_record(trial) or {} for trial in present}
-    damages = in_parallel(lambda trial: damage_of(trial.path, trial.id), present)
+    damages = in_parallel(damage_of_trial, present)
     found = [(trial.id, damage) for trial, damage in zip(present, damages, strict=True) if damage]
     damaged = {trial: damage for trial, damage in found if not records[trial] or has_ended(records[trial], tune)}
     lost = [
@@ -188,7 +195,7 @@ def earlier_results(
     ]
     complete = frozenset(trial for trial in specs if has_ended(records.get(trial, {}), tune)) - damaged.keys()
     now = {trial: hashes.origin(spec.run) for trial, spec in specs.items() if trial in records}
-    recorded = {trial: records[trial]["origin"] for trial in complete}
+    recorded = {trial: records[trial].get("origin", {}) for trial in complete}
     begun = _changed({trial: begun_with(folder.trial(trial)) for trial in now if trial not in complete}, now)
     lost += [
         ConfigProblem(

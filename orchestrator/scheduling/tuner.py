@@ -25,7 +25,7 @@ from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.paths import Folder
 from orchestrator.results.provenance import Hashes
-from orchestrator.results.record import TrialIdentity, has_ended, read_record
+from orchestrator.results.record import TrialIdentity, has_ended, part_of, read_record
 from orchestrator.results.tables import read_table
 from orchestrator.results.writing import REFUSALS, WriteError, write_error
 from orchestrator.scheduling.trials import TUNE_FOLDER, TrialConfig, TrialSpec, trial_specs, tune_trial_id
@@ -62,9 +62,10 @@ class StoppingScheduler(FIFOScheduler):
     def recall(self, folder: Folder, trials: Iterable[TrialSpec]) -> None:
         """Replay the saved rounds of ended trials, as if Tune had reported them in this session."""
         for spec in trials:
-            table = folder.trial(spec.id).table("rounds")
-            if has_ended(read_record(folder.trial(spec.id)) or {}, self.goal) and table.exists():
-                self.decide(spec.id, read_table(table).to_pylist())
+            own = folder.trial(spec.id)
+            ended = has_ended(read_record(own) or {}, self.goal)
+            if ended and (rounds := part_of(own, own.table("rounds"))):
+                self.decide(spec.id, read_table(rounds).to_pylist())
 
     def decide(self, trial: str, rows: Iterable[Mapping[str, Any]]) -> str:
         """Report a trial's rounds, in order, to the scheduler, except those without the metric.

@@ -57,6 +57,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _check_results(path: Path) -> int:
     """Print a line for each sweep in RESULTS or RESULTS/<sweep>, and for each damage."""
+    from datasets.federation import printable
     from orchestrator.config.errors import amount
     from orchestrator.results.sweeps import damages_of, sweeps_in
 
@@ -65,7 +66,7 @@ def _check_results(path: Path) -> int:
         damages = list(damages_of(sweep))
         damaged += len(damages)
         state = f"{len(damages)} damaged" if damages else "no damage"
-        print(f"{sweep.name}  {amount(len(sweep.trials()), 'trial')}: {state}")
+        print(f"{printable(sweep.name)}  {amount(len(sweep.trials()), 'trial')}: {state}")
         for damage in damages:
             print(f"  {damage}; the same `fedpriv run` does the work again, or says why it cannot")
     return SOME_FAILED if damaged else FINISHED

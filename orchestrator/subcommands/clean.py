@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """End processes; list the caches, ask and delete them; return the exit code."""
+    from datasets.federation import printable
     from orchestrator.cluster.orphans import end_orphans
     from orchestrator.results.claim import Claim
     from orchestrator.results.paths import FolderError
@@ -43,13 +44,13 @@ def execute(options: argparse.Namespace) -> int:
     if not caches:
         print("there is nothing to delete: trials have left nothing that they share")
         return FINISHED
-    width = max(len(sweep.name) for sweep in caches)
+    width = max(len(printable(sweep.name)) for sweep in caches)
     for sweep in caches:
         size = 0
         for file in sweep.cache.rglob("*"):
             with suppress(FileNotFoundError):  # a run may be at work, and rename files
                 size += file.lstat().st_size if not file.is_dir() else 0
-        print(f"{sweep.name:{width}}  {len(list(sweep.cache.iterdir())):>6} entries  {size / 1e6:>8.1f} MB")
+        print(f"{printable(sweep.name):{width}}  {len(list(sweep.cache.iterdir())):>6} entries  {size / 1e6:>8.1f} MB")
     if not options.yes and sys.stdin and sys.stdin.isatty():
         print("Results stay. What is deleted is trained again if a trial that has no result yet needs it.")
         with suppress(EOFError):
@@ -62,8 +63,8 @@ def execute(options: argparse.Namespace) -> int:
         try:
             with Claim(sweep):  # no run is at work
                 remove_folder(sweep.cache)
-            print(f"{sweep.name}: deleted")
+            print(f"{printable(sweep.name)}: deleted")
         except (FolderError, OSError) as error:
             code = SOME_FAILED
-            print(f"{sweep.name}: not deleted: {error}", file=sys.stderr)
+            print(f"{printable(sweep.name)}: not deleted: {error}", file=sys.stderr)
     return code

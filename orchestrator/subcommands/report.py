@@ -30,10 +30,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Write the report and print the paths of its files; return the exit code."""
+    from datasets.federation import printable
     from orchestrator.report import write_report
 
     say = partial(print, file=sys.stderr)
-    print("\n".join(map(str, write_report(options.folder, formats=options.figures, say=say))))
+    files = write_report(options.folder, formats=options.figures, say=say)
+    print("\n".join(printable(str(file)) for file in files))
     return FINISHED
 
 

@@ -96,7 +96,7 @@ def failure_lines(folder: Folder, rows: Iterable[Mapping[str, Any]], titles: Map
         reason = " ".join(str(row["reason"] or "the reason is unknown").split()).rstrip(".")
         sentence = reason if len(reason) <= MOST_LETTERS else f"{reason[:MOST_LETTERS]}…"
         log = folder.trial(row["id"]).error
-        parts = f"{titles[row['id']]}  {row['status']}: {sentence}", advice(reason), f"log: {log}" * log.exists()
+        parts = f"{titles[row['id']]}  {row['status']}: {sentence}", advice(reason), f"log: {log}" * log.is_file()
         lines.append("; ".join(filter(None, parts)))
     if len(without) > MOST_LINES:
         lines.append(f"and {len(without) - MOST_LINES} more trials without a result, see {folder.table}")

@@ -9,7 +9,7 @@ import getpass
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,10 +22,12 @@ from orchestrator.config.metric_names import metric
 from orchestrator.report.context import full_label, guessing
 from orchestrator.report.data import Results, read_results
 from orchestrator.report.summary import by_setting, escape, markdown_table, metric_columns
+from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.sweeps import content_hash, sweep_files
 from orchestrator.results.tables import read_table
+from orchestrator.results.writing import read_plain
 from orchestrator.tracking.labels import (
     SETTING,
     brief,
@@ -64,32 +66,38 @@ class Projection:
     params: Mapping[str, str]
     tags: Mapping[str, str]
     note: str
-    files: Sequence[tuple[Path, str]]  # artifacts, each with its folder among them
+    files: Mapping[str, bytes]  # artifacts, by their paths
     inputs: Sequence[Dataset] = ()  # the data sets that it has read
     rounds: Sequence[Metric] = ()  # the values of its metrics in each round
     finals: Sequence[Metric] = ()
-    pictures: Sequence[Path] = ()  # figures that its note shows
+    pictures: Mapping[str, bytes] = field(default_factory=dict)  # figures that its note shows, by file name
     first: Sequence[str] = ()  # of a sweep, the metrics that come first
 
 
 def project_trial(
     folder: Folder, record: Mapping[str, Any], trial: str, swept: Mapping[str, Any], experiment: str
 ) -> Projection:
-    """What MLflow should have of a trial that has ended; its note links to MLflow's ``experiment`` of the sweep."""
+    """What MLflow should have of a trial that has ended; its note links to MLflow's ``experiment`` of the sweep.
+
+    Raises DamageError if a file is not what was saved.
+    """
     paths = folder.trial(trial)
-    run, failed = yaml.safe_load(paths.config.read_text()), record["status"] == "failed"
+    manifest, failed = read_manifest(paths.path, trial), record["status"] == "failed"
+    files = {name: manifest.read(name) for name in manifest.parts if name != paths.model.name}
+    run = yaml.safe_load(files[paths.config.name])
     metrics, origin = record.get("metrics") or {}, record.get("origin") or {}
     ended, seconds = _written(paths.manifest), record.get("seconds") or 0.0
     started = ended - int(1000 * seconds)
-    rows = read_table(paths.table("rounds")).to_pylist() if paths.table("rounds").is_file() else []
+    table = files.get(paths.table("rounds").name)
+    rows = read_table(table).to_pylist() if table else []
     rounds, finals = round_points(rows, started, ended), scalar_metrics(metrics)
     software = {key: origin[key] for key in origin if key in SOFTWARE or key.startswith("version.")}
     remarks = {"notes": "; ".join(record.get("notes") or ()), "reason": record.get("reason") or ""}
     tags = run_tags(run, swept, software) | {name: value for name, value in metrics.items() if isinstance(value, str)}
     tags |= {name: text for name, text in remarks.items() if text} | {"status": record["status"]}
-    files = [paths.config, *sorted(paths.path.glob("*.parquet"))]
-    # One that an earlier attempt has left says nothing of a trial that did not fail.
-    files += [paths.error] if failed and paths.error.is_file() else []
+    if failed:  # one that an earlier attempt has left says nothing of a trial that did not fail
+        with suppress(OSError):
+            files[paths.error.name] = read_plain(paths.error)
     name, last = trial_name(swept) or trial, rows[-1]["round"] + 1 if rows else 0
     data, digest, inputs = run.get("data"), origin.get("data"), list[Dataset]()
     if data and digest:
@@ -104,7 +112,7 @@ def project_trial(
         tags=tags,
         note=_trial_note(f"{name}: {record['status']}{took}", remarks, finals, experiment),
         inputs=inputs,
-        files=[(file, "") for file in files],
+        files=files,
         params={key: brief(value) for key, value in swept.items()},
         rounds=rounds,
         finals=final_points(finals, rounds, ended),
@@ -115,11 +123,13 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
     """What MLflow should have of a sweep with these ``trials``; its note links to its ``experiment`` and own ``run``."""
     ids = list(trials)
     records = {trial: record for trial in map(folder.trial, ids) if (record := read_record(trial))}
-    times = [_written(trial.manifest) for trial in records] or [_written(folder.sweep)]
+    times = [_written(trial.manifest) for trial in records] or [_written(folder.manifest)]
     good = all(record["status"] in ("finished", "stopped") for record in records.values())
     word, status = ("finished", "FINISHED") if good else ("failed", "FAILED")
     word, status = (word, status) if len(records) == len(ids) else ("unfinished", "KILLED")
-    pictures = [file for name in FIGURES if (file := folder.report / f"{name}.png").is_file()][:MOST_FIGURES]
+    shown = {str(path.relative_to(folder.path)): content for path, content in sweep_files(folder).items()}
+    drawn = [name for name in FIGURES if f"report/{name}.png" in shown][:MOST_FIGURES]
+    pictures = {f"{name}.png": shown[f"report/{name}.png"] for name in drawn}
     note, verdicts, first = begun_note(experiment), dict[str, str](), list[str]()
     with suppress(Exception):  # a note is never worth a run
         from orchestrator.report import verdicts as judged
@@ -128,7 +138,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         results = read_results(folder.path)
         first = [name for name in main_risk(results) or () if name][::-1]
         verdicts = {f"verdict.{verdict.claim['claim']}": judged.words(verdict) for verdict in judged.of(results)}
-        note = _sweep_note(results, first, pictures, experiment, run)
+        note = _sweep_note(results, first, list(pictures), experiment, run)
     return Projection(
         manifest=content_hash(folder),
         name=folder.name,
@@ -138,7 +148,7 @@ def project_sweep(folder: Folder, trials: Iterable[str], experiment: str, run: s
         params={},
         tags={**_shown_tags({}), "status": word, **verdicts},
         note=note,
-        files=[(file, "" if file.parent == folder.path else "report") for file in sweep_files(folder)],
+        files=shown,
         pictures=pictures,
         first=first,
     )
@@ -226,7 +236,7 @@ def begun_note(experiment: str) -> str:
     return "\n\n".join(["The sweep is running.", f"Open {_views(experiment)}.", READING])
 
 
-def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path], experiment: str, run: str) -> str:
+def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[str], experiment: str, run: str) -> str:
     """The note of a sweep, for its ``run`` in MLflow, which has the pictures, and for its ``experiment``.
 
     The table of the settings comes last, because it is what a note that is too long can lose.
@@ -247,7 +257,7 @@ def _sweep_note(results: Results, first: Sequence[str], pictures: Sequence[Path]
         f"**{escape(summary.headline)}**",
         f"Open {_views(experiment)}: grouped by setting, mean over seeds; the charts begin with the trade-off.",
         *(
-            f"![{picture.name}](get-artifact?path={quote(f'{PICTURES}/{picture.name}', safe='')}&run_uuid={run})"
+            f"![{picture}](get-artifact?path={quote(f'{PICTURES}/{picture}', safe='')}&run_uuid={run})"
             for picture in pictures
         ),
         *(

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.config.errors import unknown_name
 from orchestrator.results.paths import FolderError
-from orchestrator.results.writing import remove, write_atomically
+from orchestrator.results.writing import open_plain, remove, write_atomically
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -100,11 +100,18 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
         store = results / LOCAL
         if not results.is_dir():  # MLflow would make it again
             raise FolderError(f"{results} was deleted or renamed")
-        if not store.exists():
+        if not os.path.lexists(store):
             _create(store)
-        with open(store, "rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:  # MLflow would try for minutes
-                raise FolderError(f"{store} is no SQLite data base")
+        for path in (results / ARTIFACTS, *(Path(f"{store}{ending}") for ending in JOURNALS)):
+            if path.is_symlink():
+                raise FolderError(f"{path} is a link, through which nothing is written")
+        try:
+            with open_plain(store) as file:
+                magic = file.read(len(MAGIC))
+        except OSError as error:
+            raise FolderError(f"{store} cannot be read: {str(error.strerror).lower()}") from error
+        if magic != MAGIC:  # MLflow would try for minutes
+            raise FolderError(f"{store} is no SQLite data base")
     client = MlflowClient(address(results, tracking_uri))
     with suppress(AttributeError):  # MLflow keeps connections by address, and the file may be another one by now
         client._tracking_client.store.engine.dispose()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from PIL import Image
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.metric_names import metrics
 from orchestrator.report.data import grouped, plain
-from orchestrator.results.log import read_manifest
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import read_record
 from orchestrator.results.saved_models import saved_models
@@ -51,7 +51,7 @@ class MlflowSweep:
 
     def __init__(self, folder: Folder, client: MlflowClient, artifacts: Path | None = None) -> None:
         self.folder, self.client = folder, client
-        self.identity = {SWEEP: str(read_manifest(folder.path).facts["id"])}
+        self.identity = {SWEEP: str(read_sweep(folder).facts["id"])}
         self.experiment = self._experiment((artifacts / folder.name).as_uri() if artifacts else None)
 
     def sync(
@@ -154,12 +154,16 @@ class MlflowSweep:
         self.log_points(run_id, [*(point for point in content.rounds if point.step not in sent), *content.finals])
         context = [InputTag("mlflow.data.context", "train")]
         client.log_inputs(run_id, [DatasetInput(data, context) for data in content.inputs])
-        for path, below in content.files:
-            client.log_artifact(run_id, str(path), below or None)
-        for path in content.pictures:
-            with Image.open(path) as image:
+        with tempfile.TemporaryDirectory() as place:
+            for name, file in content.files.items():
+                copy = Path(place) / name
+                copy.parent.mkdir(exist_ok=True)
+                copy.write_bytes(file)
+            client.log_artifacts(run_id, place)
+        for name, file in content.pictures.items():
+            with Image.open(BytesIO(file)) as image:
                 image.thumbnail((FIGURE_WIDTH, image.height))
-                client.log_image(run_id, image, f"{PICTURES}/{path.name}")
+                client.log_image(run_id, image, f"{PICTURES}/{name}")
         client.set_terminated(run_id, content.status, content.ended)
         client.set_tag(run_id, MARK, content.manifest)
 

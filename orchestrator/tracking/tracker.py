@@ -21,7 +21,7 @@ from orchestrator.results.claim import Claim
 from orchestrator.results.paths import Folder, FolderError
 from orchestrator.results.provenance import origin
 from orchestrator.results.sweeps import content_hash, sweeps_in
-from orchestrator.results.writing import write_atomically
+from orchestrator.results.writing import read_plain, write_atomically
 from orchestrator.tracking.labels import trial_name, view_link
 from orchestrator.tracking.store import (
     JOURNALS,
@@ -103,8 +103,8 @@ class Tracker:
     def finish(self, seconds: float) -> bool:
         """Send all that MLflow lacks of the sweep, for so many seconds at most. True if MLflow has everything."""
         if self._thread.ident is None:  # it was not begun, because no trial ran
-            with suppress(OSError, ValueError):
-                seen = json.loads(self.folder.tracking.read_text())
+            with suppress(OSError, ValueError, RecursionError):
+                seen = json.loads(read_plain(self.folder.tracking))
                 if not self._with_models and self.is_local and self._seen() == seen:
                     return True
             self.begin()
@@ -188,13 +188,15 @@ class Tracker:
 
         If all is as after the last `sync`, MLflow lacks nothing, and need not be loaded to say so.
         """
-        manifests = [trial.manifest for trial in self.folder.trials() if trial.manifest.is_file()]
-        trials = hashlib.blake2b(b"".join(file.read_bytes() for file in manifests), digest_size=8).hexdigest()
+        trials = hashlib.blake2b(digest_size=8)
+        for trial in self.folder.trials():
+            with suppress(OSError):
+                trials.update(read_plain(trial.manifest))
         store = self.folder.path.parent / LOCAL
         files = [file for file in (store, *(Path(f"{store}{ending}") for ending in JOURNALS)) if file.is_file()]
         stats = [(status.st_ino, status.st_size, status.st_mtime_ns) for status in map(os.stat, files)]
         place = {"where": self.where, "folder": str(self.folder.path)}
-        return place | {"sweep": content_hash(self.folder), "trials": trials, "store": [*map(list, stats)]}
+        return place | {"sweep": content_hash(self.folder), "trials": trials.hexdigest(), "store": [*map(list, stats)]}
 
     def _tell(self, sentence: str) -> None:
         """Warn the user, once for each kind of trouble."""
@@ -218,9 +220,12 @@ def fill(results: Path) -> list[str]:
 
     client, sent, missed = connect(results), list[str](), list[str]()
     for folder in sweeps_in(results):
-        with suppress(OSError, ValueError, AttributeError):
-            if json.loads(folder.tracking.read_text()).get("where", LOCAL) != LOCAL:
+        with suppress(OSError, ValueError, AttributeError, RecursionError):
+            if json.loads(read_plain(folder.tracking)).get("where", LOCAL) != LOCAL:
                 continue
+        if folder.links():
+            missed.append(folder.name)
+            continue
         try:
             with Claim(folder):
                 if MlflowSweep(folder, client, artifacts(results)).sync():

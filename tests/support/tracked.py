@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image
 
 from orchestrator.results import sweeps
+from orchestrator.results.log import Log
 from orchestrator.results.paths import Folder
 from orchestrator.results.record import write_record
 from orchestrator.results.tables import table_bytes
@@ -95,8 +97,10 @@ def write_sweep(folder: Folder) -> None:
     """Leave the manifest of the sweep, the table of trials, and a report of one figure."""
     plan = [{"id": trial, "data.name": "digits", **swept} for trial, swept in TRIALS.items()]
     sweeps.write_sweep(folder, NAME, SWEEP, plan, ["clustering.name", "seed"])
-    folder.report.mkdir(exist_ok=True)
-    Image.new("RGB", (1600, 100)).save(folder.report / "trade_off.png")
+    picture, report = BytesIO(), Log(folder.report, NAME)
+    Image.new("RGB", (1600, 100)).save(picture, "png")
+    report.append("trade_off.png", picture.getvalue())
+    report.finish({})
 
 
 def finished_sweep(results: Path) -> Folder:

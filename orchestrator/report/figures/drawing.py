@@ -52,6 +52,7 @@ def picture(figure: Figure, form: Format = "png") -> bytes:
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    _take_literally(figure)
     canvas, file = FigureCanvasAgg(figure), BytesIO()
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -63,6 +64,18 @@ def picture(figure: Figure, form: Format = "png") -> bytes:
         with rc_context(SETTINGS):
             figure.savefig(file, format=form, metadata=UNDATED[form], dpi=figure.dpi)
     return file.getvalue()
+
+
+def _take_literally(figure: Figure) -> None:
+    """Let a ``$`` in a text be one: formulas are only what Matplotlib itself writes, the ticks of logarithmic axes."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import LogFormatter
+
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    powers = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
+    formulas = {label for axis in powers for label in axis.findobj(Text)}
+    for text_ in set(figure.findobj(Text)) - formulas:
+        text_.set_parse_math(False)
 
 
 def grid(

@@ -67,7 +67,13 @@ def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
     assert [one.dataset.digest for one in run.inputs.dataset_inputs] == ["abc"]
     files = {"config.yaml", "rounds.parquet", "clients.parquet"}
     assert held.files("ifca_mir1") == files
-    files = {"sweep.yaml", "report/trade_off.png", "description/trade_off.png", "trials.parquet"}
+    files = {
+        "sweep.yaml",
+        "report/trade_off.png",
+        "report/manifest.json",
+        "description/trade_off.png",
+        "trials.parquet",
+    }
     assert held.files("") == files
 
 
@@ -205,7 +211,7 @@ def test_a_metric_of_an_own_family_has_a_name_that_mlflow_takes(monkeypatch):
     assert metric_key.__wrapped__("norm_größe (mean)") == "norms l2 per client/norm_größe mean"
 
 
-REQUESTS = ("create_experiment", "create_run", "log_batch", "set_tag", "log_artifact", "set_terminated", "delete_run")
+REQUESTS = ("create_experiment", "create_run", "log_batch", "set_tag", "log_artifacts", "set_terminated", "delete_run")
 
 
 @pytest.mark.parametrize("kill", [9, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (0, 2, 40))])
