@@ -27,7 +27,7 @@ from orchestrator.results.record import (
 )
 from orchestrator.results.writing import remove_folder
 from orchestrator.tracking.labels import trial_name
-from orchestrator.trial.saved import begun_with, was_saved
+from orchestrator.trial.saved import begun_with, lost_record, was_saved
 
 TUNE_FOLDER = ".fedpriv-tune"
 
@@ -179,8 +179,8 @@ def earlier_results(
     Trials that ran with other code or data ``repeat`` or not; a search that is ``drawing`` may still draw further ones.
 
     Raises:
-        ConfigError: a trial that is damaged, or was begun with other code or data, drew secret noise, so running it again
-            would give other results.
+        ConfigError: a trial that is damaged, has lost its manifest, or was begun with other code or data, drew secret
+            noise, so running it again would give other results.
     """
     specs = {trial.id: trial for trial in trials}
     present = [trial for trial in folder.trials() if trial.id in specs or drawing]
@@ -188,9 +188,10 @@ def earlier_results(
     damages = in_parallel(damage_of_trial, present)
     found = [(trial.id, damage) for trial, damage in zip(present, damages, strict=True) if damage]
     damaged = {trial: damage for trial, damage in found if not records[trial] or has_ended(records[trial], tune)}
+    gone = {trial.id: DamageError(trial.manifest, "is missing") for trial in present if lost_record(trial)}
     lost = [
         ConfigProblem(f"{damage}{UNREPEATABLE.format(folder.trial(trial).path)}", file="--results")
-        for trial, damage in damaged.items()
+        for trial, damage in (damaged | gone).items()
         if (drew_secret_noise(folder.trial(trial)) if trial not in specs else not specs[trial].run.repeatable)
     ]
     complete = frozenset(trial for trial in specs if has_ended(records.get(trial, {}), tune)) - damaged.keys()

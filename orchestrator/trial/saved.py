@@ -12,6 +12,7 @@ A process that is killed leaves the manifest of the last complete round; what it
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -184,6 +185,12 @@ class Saved:
 def was_saved(folder: TrialFolder) -> bool:
     """Whether a trial has done a round, so that models were sent out, whatever became of its manifest."""
     return any(folder.state.glob("state-*"))
+
+
+def lost_record(folder: TrialFolder) -> bool:
+    """Whether a trial has ended, but the manifest that says so is gone: there are tables, and no state to resume from."""
+    ended = any(os.path.lexists(file) for file in (folder.model, *map(folder.table, TABLES)))
+    return ended and not os.path.lexists(folder.manifest) and not was_saved(folder)
 
 
 def begun_with(folder: TrialFolder) -> Mapping[str, Any]:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.commands import Choices
+from orchestrator.commands import Choices, prepare
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.sweep_file import Sweep, load_sweep
 from orchestrator.report import write_report
 from orchestrator.report.data import read_results
 from orchestrator.results.log import DAMAGED
-from orchestrator.results.paths import Folder
+from orchestrator.results.paths import TABLES, Folder
 from orchestrator.results.provenance import Hashes
 from orchestrator.results.sweeps import damages_of
 from tests.support.command import same_results
@@ -196,6 +196,37 @@ class TestSecretNoise:
             run_sweep_inline(sweep, Choices(tmp_path))
         assert str(trial.table("rounds")) in str(refused.value)
         assert sorted(path.name for path in trial.path.iterdir()) == before
+
+    def test_a_result_without_its_manifest_is_refused_while_anything_of_it_is_there(self, tmp_path: Path) -> None:
+        """Its models were sent out, and another run of it would not count them; an empty folder begins anew."""
+        sweep = sweep_in(tmp_path, SECRET)
+        run_sweep_inline(sweep, Choices(tmp_path))
+        (trial,) = Folder(tmp_path / "tiny").trials()
+        trial.manifest.unlink()
+        files = [trial.config, *(trial.table(name) for name in TABLES), trial.model]
+        for file in [file for file in files if file.exists()]:
+            before = {path.name: path.stat().st_mtime_ns for path in trial.path.iterdir()}
+            for dry in (False, True):
+                with pytest.raises(ConfigError, match=str(trial.manifest)):
+                    prepare(sweep, Choices(tmp_path, dry=dry))
+            assert {path.name: path.stat().st_mtime_ns for path in trial.path.iterdir()} == before
+            file.unlink()
+        shutil.rmtree(trial.path)
+        assert [spec.id for spec in prepare(sweep, Choices(tmp_path)).missing()] == [trial.id]
+
+    @pytest.mark.parametrize("table", [True, False])
+    def test_a_trial_killed_while_its_result_is_written_resumes(self, tmp_path: Path, monkeypatch, table: bool) -> None:
+        from orchestrator.trial.restarts import Trial
+
+        sweep = sweep_in(tmp_path, SECRET)
+        with monkeypatch.context() as patched:
+            killing(patched, Trial, "advance", 1, late=True)
+            with pytest.raises(Killed):
+                run_sweep_inline(sweep, Choices(tmp_path))
+        (trial,) = Folder(tmp_path / "tiny").trials()
+        if table:
+            trial.table("rounds").write_bytes(b"")
+        assert [spec.id for spec in prepare(sweep, Choices(tmp_path)).missing()] == [trial.id]
 
     def test_a_trial_does_not_begin_anew_with_other_code_and_a_damaged_state_is_kept(
         self, tmp_path: Path, monkeypatch
