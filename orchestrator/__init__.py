@@ -24,6 +24,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 FINISHED = 0  # every trial finished
 SOME_FAILED = 1  # some trials did not finish; the others are reported
 REFUSED = 2  # the input was refused; nothing was started or written
+FAILED_IF = 3  # a condition of --fail-if holds
 INTERRUPTED = 130  # the user interrupted the command; finished work is kept
 
 

@@ -20,7 +20,7 @@ from algorithms.interfaces import Run
 from algorithms.metrics.statistics import number
 from datasets.components import Component
 from datasets.federation import Source
-from orchestrator import FINISHED, INTERRUPTED, SOME_FAILED
+from orchestrator import FAILED_IF, FINISHED, INTERRUPTED, SOME_FAILED
 from orchestrator.cluster import ray_session
 from orchestrator.cluster.address import LOCAL, ClusterError, StallError, Target, find_target
 from orchestrator.cluster.data_checks import data_problems
@@ -35,6 +35,7 @@ from orchestrator.estimates.needs import fits, this_machine
 from orchestrator.report import page_path, write_report
 from orchestrator.report.context import tuned_sentences
 from orchestrator.report.data import read_results
+from orchestrator.report.gate import Condition, failures, measurable, unknown
 from orchestrator.report.terminal import summary_table
 from orchestrator.results.claim import Claim, obstacle
 from orchestrator.results.log import evict
@@ -73,6 +74,7 @@ class Choices:
     dry: bool = False  # only print the plan
     repeat_changed: bool = False  # of trials that ran with other code or data than today's
     log_models: bool = False
+    fail_if: tuple[Condition, ...] = ()  # conditions on the results
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,8 @@ def prepare(sweep: Sweep, choices: Choices) -> Work:
     except ClusterError as error:
         problems.append(ConfigProblem(str(error), file="--address" if choices.address else "run"))
     memory = math.inf if elsewhere or target.address else this_machine()  # nothing is known of another machine
+    grouped = any(run.split.name == "natural" for run in sweep.runs)
+    problems += unknown(choices.fail_if, measurable(sweep.runs), grouped)
     if choices.repeat_changed and sweep.space:
         problems.append(ConfigProblem(SEARCH_REPEATS, file="--repeat-changed"))
     if not problems:
@@ -368,8 +372,11 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
         screen.say(f"in MLflow: {link}")
     if (held := evict(folder.cache)) > 100e6:
         screen.say(f"fedpriv clean {shlex.quote(str(folder.path))}   deletes {held / 1e6:,.0f} MB that trials share")
-    for sentence in failure_lines(folder, rows, titles):
+    failing = failures(results, work.choices.fail_if)
+    for sentence in (*failure_lines(folder, rows, titles), *failing):
         screen.say(sentence)
+    if failing:
+        return FAILED_IF
     return FINISHED if all(row["status"] in ("finished", "stopped") for row in rows) else SOME_FAILED
 
 

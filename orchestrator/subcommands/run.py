@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from orchestrator import FINISHED
+from orchestrator.subcommands.report import FAIL_IF
 
 HELP = "run a sweep, or resume it where it stopped"
 
@@ -36,18 +37,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--dry-run", action="store_true", help="show the trials, resources and estimated time without starting anything"
     )
+    add("--fail-if", action="append", default=[], metavar="CONDITION", help=FAIL_IF)
     add("--repeat-changed", action="store_true", help="run trials again that ran with other code or data than today's")
 
 
 def execute(options: argparse.Namespace) -> int:
     """Run the sweep; return the exit code."""
     from orchestrator.config.sweep_file import load_sweep, resolved_trials
+    from orchestrator.report.gate import conditions
 
+    asked = conditions(options.fail_if)
     sweep = load_sweep(options.sweep, options.sets)
     if options.print_config:
         print(resolved_trials(sweep), end="")
         return FINISHED
     from orchestrator.commands import Choices, run_sweep
 
-    flags = options.dry_run, options.repeat_changed, options.log_models
+    flags = options.dry_run, options.repeat_changed, options.log_models, asked
     return run_sweep(sweep, Choices(options.results, options.address, options.tracking_uri, *flags))
