@@ -55,7 +55,7 @@ class Record(TypedDict, total=False):
     reason: str | None
     metrics: dict[Name, bool | int | float | str | None]
     seconds: float
-    origin: dict[str, str]
+    origin: dict[str, str | None]
     notes: list[str]
     stopped: Stopped
     model: Built

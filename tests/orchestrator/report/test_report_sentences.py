@@ -20,7 +20,7 @@ from orchestrator.report.sentences import SIDES, sentences_of
 from orchestrator.trial.random_streams import stream
 from tests.support.planted import finished
 from tests.support.slot_components import described
-from tests.support.synthetic_results import write_alone, write_grouped, write_sweep
+from tests.support.synthetic_results import seal, write_alone, write_grouped, write_sweep
 
 NOISE = (0.00, 0.02, -0.02, 0.01, -0.01)  # of five partitions; the same for both methods, so that it cancels in pairs
 
@@ -179,6 +179,7 @@ def test_rows_of_other_attacks_and_rounds_lend_no_interval(tmp_path: Path) -> No
     lines = [row | {"value": trial["mia_accuracy_global"]} for row in table]
     for rows_, expected in ((lines, "(0.570 to 0.660 within one run)"), (lines[:1], "without an interval)")):
         pd.DataFrame(rows_).to_parquet(folder / "trials" / trial["id"] / "attacks.parquet")
+        seal(folder / "trials" / trial["id"])
         assert expected in told(read_results(folder))
 
 
@@ -259,6 +260,7 @@ def test_the_most_exposed_client_is_told_by_name(tmp_path: Path, worst: tuple[in
             for i in range(4)
         ]
         pd.DataFrame(rows).to_parquet(folder / "trials" / trial["id"] / "clients.parquet")
+        seal(folder / "trials" / trial["id"])
     (line,) = [line for line in sentences_of(replace(results, trials=tuple(table))).findings if "worst client" in line]
     assert (f"; {clause}; by chance 0.600" in line) if clause else ("ward" not in line)
 

@@ -151,7 +151,7 @@ def test_what_a_sync_has_seen_is_not_asked_again_until_something_has_changed(fol
     moved = folder.path.parent.rename(folder.path.parent.with_name("moved"))
     assert synced(moved)
     moved.rename(folder.path.parent)
-    for file in (folder.sweep, folder.trial("ifca0").manifest):
+    for file in (folder.table, folder.trial("ifca0").manifest):
         content = file.read_bytes()
         file.write_bytes(content + b" ")
         assert synced()
