@@ -70,6 +70,21 @@ class Account:
     delta: float
 
 
+def delta_problem(delta: float, count: int, units: str) -> str | None:
+    """Say why a delta promises nothing to one of so many ``units``; None if it may promise something.
+
+    Whoever draws one of n at random and publishes all that it has keeps epsilon 0 at delta 1/n (Dwork and Roth 2014, 2.3).
+
+    >>> delta_problem(0.5, 4, "clients")
+    'must be below 1/4 = 0.25, as publishing one of 4 clients at random keeps that promise; got 0.5'
+    >>> delta_problem(1e-5, 4, "clients")
+    """
+    if count < 2 or delta < 1 / count:
+        return None
+    publishing = f"as publishing one of {count} {units} at random keeps that promise"
+    return f"must be below 1/{count} = {1 / count:.3g}, {publishing}; got {delta:g}"
+
+
 def unsupported(sampler: str, neighboring: str) -> str | None:
     """Say in the end of a sentence why there is no account for this pair; None if there is one."""
     if neighboring in SUPPORTED[sampler]:

@@ -57,6 +57,7 @@ COST = "noise of z C times the largest weight (1 / n if equal) in every paramete
 PAPERS = {"McMahan 2018": "https://arxiv.org/abs/1710.06963"}
 MOST_NOISE = 1e6  # the largest noise multiplier
 CERTAINLY_CLIPPED = 1e4  # the norm of a canary's update over C (Andrew et al. 2024)
+TOO_LITTLE = "none: next to no noise is added"
 
 
 bound = _server_noise.bound
@@ -117,6 +118,8 @@ def problems(config: Config, run: Run) -> Problems:
     if isinstance(config.divisor, float) and not (run.participation == "poisson" and _divisible(run)):
         only = "may be a number only for poisson participation, a plain mean with uniform weights and a single model"
         refused.append(("divisor", f"{only}; got {config.divisor:g}"))
+    if sentence := accounting.delta_problem(config.delta, run.data.config.clients, "clients"):
+        return [*refused, ("delta", sentence)]
     return refused + _budget_problems(config, run) + _server_noise.audit_problems(config.audit_every, run)
 
 
@@ -169,14 +172,15 @@ def planned(config: Config, run: Run) -> Account | None:
     return Account(events, config.neighboring, config.delta)
 
 
-def remark(config: Config, run: Run) -> str | None:
-    """Return the epsilon that the run will have, the noise that this takes, and where a budget ends it."""
-    if planned(config, run) is None:
-        return None
+def remark(config: Config, run: Run) -> str:
+    """Return the epsilon that the run will have, the noise that this takes, and where a budget ends it; or why it has none."""
+    reason = refusal(config, run)
+    if reason is None and planned(config, run) is None:
+        return f"{run.privacy.name}: epsilon follows from the clients' weights, which are known in the run only"
     config, count = settle(config, run, None), run.rounds
-    total, budget = _planned(config, run, count), config.stop_at_epsilon
+    total, budget = math.inf if reason else _planned(config, run, count), config.stop_at_epsilon
     if math.isinf(total):
-        return None
+        return f"{run.privacy.name} states no epsilon: {(reason or TOO_LITTLE).removeprefix('none: ')}"
     said = f"epsilon {accounting.rounded_up(total):g} of a client at delta {config.delta:g} after {count} rounds"
     said = f"{run.privacy.name}: {said}, with noise_multiplier {config.noise_multiplier:g}"
     if budget is None or (more := _planned(config, run, count + 1)) <= budget:
@@ -269,7 +273,7 @@ def _account(config: Config, run: Run, outcome: Outcome) -> Metrics:
     events = [spending.event for spending in spent]
     epsilon = accounting.epsilon(events, config.delta, config.neighboring)
     if math.isinf(epsilon):
-        return metrics | {"guarantee": "none: next to no noise is added"}
+        return metrics | {"guarantee": TOO_LITTLE}
     # Under noise that follows from the seed, trials do not compose.
     composed = {"guarantee_events": accounting.ledger(events, config.neighboring)} if config.noise == "secret" else {}
     return metrics | {"epsilon": epsilon} | composed

@@ -97,8 +97,10 @@ class Config(PrivacyConfig):
 
 
 def problems(config: Config, run: Run) -> Problems:
-    """Refuse an audit that is asked for where canaries cannot take part."""
-    return _server_noise.audit_problems(config.audit_every, run)
+    """Refuse a delta that promises nothing, and an audit that is asked for where canaries cannot take part."""
+    sentence = accounting.delta_problem(config.delta, run.data.config.clients, "clients")
+    refused = [("delta", sentence)] if sentence else []
+    return refused + _server_noise.audit_problems(config.audit_every, run)
 
 
 def private_update(config: Config, update: Floats, noise: Normals) -> Floats:

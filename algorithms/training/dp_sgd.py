@@ -135,7 +135,12 @@ def problems(config: Config, run: Run) -> Problems:
 
 
 def settle(config: Config, run: Run, sizes: Ints) -> Config:
-    """Replace ``target_epsilon`` by the noise that keeps it for clients with ``sizes`` examples; ValueError if none does."""
+    """Replace ``target_epsilon`` by the noise that keeps it for clients with ``sizes`` examples.
+
+    Raises ValueError if none does, or if delta promises nothing to the examples of the largest client.
+    """
+    if sentence := accounting.delta_problem(config.delta, int(sizes.max(initial=0)), "examples of a client"):
+        raise ValueError(f"delta: {sentence}")
     if config.target_epsilon is None:
         return config
     z, target = 0.0, config.target_epsilon

@@ -152,3 +152,39 @@ def test_a_private_count_tells_more_than_the_account_of_a_fixed_divisor_allows()
     assert told_by_the_noise("auto") < claimed
     where = run(participation="poisson", participation_rate=RATE)
     assert "who took part" in (global_dp.refusal(Config(noise_multiplier=8.0, divisor="received"), where) or "")
+
+
+# What a delta and a noise are worth
+
+
+@pytest.mark.parametrize("name", ["global_dp", "local_dp"])
+@pytest.mark.parametrize("fields", [{"noise_multiplier": 1.0}, {"target_epsilon": 1.0}])
+@pytest.mark.parametrize(("delta", "refused"), [(0.5, True), (0.05, True), (0.0499, False), (1e-5, False)])
+def test_a_delta_promises_nothing_from_one_client_on(name, fields, delta, refused):
+    """Of 20 clients, publishing one at random has delta 1/20."""
+    if name == "local_dp":
+        fields = {"noise_multiplier": 20.0}
+    data = {"name": "digits", "clients": 20, "examples_per_client": 10}
+    _, found = check(given(2, data=data, privacy={"name": name, "delta": delta, **fields}, **EQUAL))
+    problems = [problem for problem in found if problem.key == ("privacy", "delta")]
+    assert bool(problems) == refused and all("1/20 = 0.05" in problem.sentence for problem in problems)
+
+
+def test_one_client_alone_may_have_any_delta():
+    data = {"name": "digits", "clients": 1, "examples_per_client": 10, "split": "dirichlet"}
+    _, found = check(given(2, data=data, privacy={"name": "global_dp", "delta": 0.99}, **EQUAL))
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("fields", "slots", "reason"),
+    [
+        ({"noise_multiplier": 1e-300}, EQUAL, "next to no noise"),
+        ({"noise_multiplier": 0.0}, EQUAL, "no noise is added"),
+        ({"noise_multiplier": 1.0}, {"clustering": {"name": "ifca", "restarts": 1}}, "clients choose models"),
+        ({"noise_multiplier": 1.0, "sensitivity": "uniform"}, {}, "weights"),
+    ],
+)
+def test_a_plan_says_why_there_is_no_epsilon(fields, slots, reason):
+    made = resolved(privacy=fields, **slots)
+    assert reason in made.privacy.module.remark(made.privacy.config, made)

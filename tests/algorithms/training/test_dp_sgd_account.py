@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -188,3 +189,12 @@ def test_a_target_that_nothing_reaches_or_that_is_no_epsilon_is_refused():
     for wrong in (0.0, -1.0, math.nan):
         with pytest.raises(ConfigError, match=r"training\.target_epsilon"):
             asked(wrong)
+
+
+@pytest.mark.parametrize(("delta", "refused"), [(0.5, True), (1 / 80, True), (0.99 / 80, False)])
+@pytest.mark.parametrize("target", [{}, {"target_epsilon": 100.0}])
+def test_a_delta_promises_nothing_from_one_example_of_the_largest_client_on(delta, refused, target):
+    config, run = Config(delta=delta, batch_size=40, **target), SimpleNamespace(rounds=1)
+    sizes = np.array([80, 25, 40, 0])
+    with pytest.raises(ValueError, match="delta: .*1/80") if refused else nullcontext():
+        dp_sgd.settle(config, run, sizes)
