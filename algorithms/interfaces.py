@@ -197,6 +197,11 @@ class TrainingContract(ComponentContract, Protocol):
         return f"training.augment {config.augment} moves images [channels, height, width]; examples have shape {shape}"
 
     @staticmethod
+    def remark(config: Any, run: Run) -> str | None:
+        """Return what a plan of ``run`` should say of the training; None if there is nothing to say."""
+        return None
+
+    @staticmethod
     def reduced_precision(config: Any) -> bool:
         """Return whether gradients are computed in a lower precision than float32."""
         return False

@@ -78,6 +78,7 @@ METRICS = (
     ),
     magnitude("delta_example", NOISE, "delta of an example", None, "", 6, bound="upper"),
 )
+TOO_LITTLE = "none: next to no noise is added"
 MOST_NOISE = 1000.0  # the largest noise multiplier
 FLOATS_AT_ONCE = 2**25  # of per-example gradients (128 MB), so that a large model does not exhaust the memory
 
@@ -248,6 +249,14 @@ def guarantee(config: Config, run: Run) -> str:
     return accounting.sense(run.privacy.config.noise)
 
 
+def remark(config: Config, run: Run) -> str | None:
+    """Return why no epsilon will be stated; None if one is."""
+    reason = guarantee(config, run)
+    if config.target_epsilon is None and math.isinf(epsilon(config, 1, run.rounds)):
+        reason = TOO_LITTLE
+    return f"dp_sgd states no epsilon: {reason.removeprefix('none: ')}" if reason.startswith("none: ") else None
+
+
 def so_far(config: Config, run: Run, outcome: Outcome) -> Metrics:
     """Return the epsilon of an example after the rounds so far, counted as `accounting.schedule` says; or nothing."""
     if guarantee(config, run).startswith("none"):
@@ -276,5 +285,5 @@ def final_metrics(config: Config, run: Run, outcome: Outcome) -> Metrics:
         return stated | {"guarantee_example": sense}
     spent = _largest(config, outcome.sizes, len(outcome.rows))
     if math.isinf(spent):
-        return stated | {"guarantee_example": "none: next to no noise is added"}
+        return stated | {"guarantee_example": TOO_LITTLE}
     return stated | {"epsilon_example": spent, "guarantee_example": sense}

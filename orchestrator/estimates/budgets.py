@@ -12,8 +12,11 @@ from orchestrator.report.data import text
 
 def budget_lines(sweep: Sweep, settled: Sequence[tuple[Run, Run]] = ()) -> list[str]:
     """The lines, each once; ``settled`` are runs whose noise follows from the clients' numbers of examples, and what does."""
-    said = [run.privacy.module.remark(run.privacy.config, run) for run in sweep.runs]
-    lines = [line + _scope(sweep, [other == line for other in said]) for line in dict.fromkeys(said) if line]
+    lines = list[str]()
+    for slot in ("privacy", "training"):
+        chosen = [(run, getattr(run, slot)) for run in sweep.runs]
+        said = [it.module.remark(it.config, run) for run, it in chosen]
+        lines += [line + _scope(sweep, [other == line for other in said]) for line in dict.fromkeys(said) if line]
     for run, ready in settled:
         target, found = (part.training.to_dict() for part in (run, ready))
         noise = f"needs noise_multiplier {found['noise_multiplier']:g} for the largest of all clients' epsilons"

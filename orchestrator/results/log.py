@@ -195,8 +195,8 @@ def read_manifest(folder: Path, owner: str | None = None, form: Form = dict) -> 
 
 
 def _whole(digits: str) -> int:
-    """A whole number, which any table can hold. Raises ValueError for others."""
-    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+    """A whole number. Raises ValueError for one that is larger than any float."""
+    if len(digits) > 300:
         raise ValueError(digits[:20])
     return int(digits)
 

@@ -25,6 +25,7 @@ def execute(options: argparse.Namespace) -> int:
     import socket
     import subprocess
 
+    from datasets.federation import printable
     from orchestrator.config.errors import refusal
     from orchestrator.results.sweeps import sweeps_in
     from orchestrator.tracking.labels import view_link
@@ -55,9 +56,11 @@ def execute(options: argparse.Namespace) -> int:
     except Exception as error:  # in MLflow's own words, whatever they are
         raise refusal(f"{reason(error)}; {REMEDY}", "ui") from error
     for experiment in experiments:
-        print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {experiment.name}")
+        print(f"open {view_link(f'http://{place}', experiment.experiment_id)}   {printable(experiment.name)}")
     if own := next((run.info for run in runs if TRIAL not in run.data.tags), None):
-        print(f"open http://{place}/#/experiments/{own.experiment_id}/runs/{own.run_id}   what {own.run_name} found")
+        print(
+            f"open http://{place}/#/experiments/{own.experiment_id}/runs/{own.run_id}   what {printable(own.run_name)} found"
+        )
     # MLflow's start page shows its features for language models; this address opens the list of experiments.
     print(f"open http://{place}/#/experiments?workflowType=machine_learning   all sweeps", flush=True)
     with subprocess.Popen(argv, env=environment) as process:

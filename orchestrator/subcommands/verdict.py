@@ -24,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the verdicts; return the exit code."""
+    from datasets.federation import printed
     from orchestrator.config.errors import refusal
     from orchestrator.report.figures.drawing import picture
     from orchestrator.report.measured import read_trials
@@ -36,7 +37,7 @@ def execute(options: argparse.Namespace) -> int:
     trials, notes = read_trials(options.results)
     judged, compared, sources = verdicts(trials), numbers(trials), [str(path) for path in options.results]
     text = markdown(judged, notes, sources, counted(compared))
-    print(text, end="")
+    print(printed(text), end="")
     if folder := options.output:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "verdicts.md").write_text(text, encoding="utf-8")

@@ -198,3 +198,21 @@ def test_a_delta_promises_nothing_from_one_example_of_the_largest_client_on(delt
     sizes = np.array([80, 25, 40, 0])
     with pytest.raises(ValueError, match="delta: .*1/80") if refused else nullcontext():
         dp_sgd.settle(config, run, sizes)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "shuffle"])
+@pytest.mark.parametrize(
+    ("fields", "slots", "reason"),
+    [
+        ({"noise_multiplier": 1e-300}, {}, "next to no noise"),
+        ({"noise_multiplier": 0.0}, {}, "next to no noise"),
+        ({}, {"clustering": {"name": "ifca", "restarts": 1}}, "losses without noise"),
+        ({}, {}, None),
+        ({"target_epsilon": 8.0}, {}, None),
+    ],
+)
+def test_a_plan_says_why_there_is_no_epsilon_of_an_example(sampling, fields, slots, reason):
+    training = {"name": "dp_sgd", "lr": 0.1, "epochs": 1, "batch_size": 10, "sampling": sampling, **fields}
+    run = resolve({"rounds": 2, "data": "digits", "model": "mlp", "training": training, **slots})
+    said = run.training.module.remark(run.training.config, run)
+    assert (said is None) == (reason is None) and (reason or "") in (said or "")
