@@ -301,8 +301,8 @@ def read_results(folder: Path) -> Results:
         ConfigError: files are damaged; it names them.
     """
     sweep = Folder(Path(folder))
+    sweep.refuse_links()
     try:
-        sweep.refuse_links()
         facts = printed(read_sweep(sweep).facts)
         table = rows(printed(trial_rows(sweep)))
     except FileNotFoundError as error:
