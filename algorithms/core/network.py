@@ -44,12 +44,13 @@ class Network:
         self.own_values, self.random = model.module.OWN_VALUES, model.module.RANDOM or model.module.OWN_VALUES
         self.module = self._built()
         self.dense = not any(isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules())
-        parameters = dict(self.module.named_parameters())
+        parameters = own_values.trained(self.module)
         changing = own_values.running_buffers(self.module) if self.own_values else dict(self.module.named_buffers())
         # Counts of batches are no statistics: averaging them is meaningless, and nothing reads them while momentum is fixed.
         statistics = {name: buffer for name, buffer in changing.items() if buffer.is_floating_point()}
         self.counters = [buffer for buffer in changing.values() if not buffer.is_floating_point()]
-        self.layout, self.buffer_layout = layout_of(parameters), layout_of(statistics)
+        self.layout = layout_of(parameters, channels_last=not self.own_values)
+        self.buffer_layout = layout_of(statistics, channels_last=not self.own_values)
         self.params = torch.zeros(self.layout.size, device=device)
         self.grads = torch.zeros_like(self.params)
         self.buffers = torch.zeros(self.buffer_layout.size, device=device)
@@ -107,8 +108,13 @@ class Network:
         return Weights(self.params.cpu().numpy().copy(), self.buffers.cpu().numpy().copy())
 
     def inputs(self, x: Floats | torch.Tensor) -> torch.Tensor:
-        """Move examples [n, ...] to the module's device; images get the channels-last memory format."""
+        """Move examples [n, ...] to the module's device; images of our own networks get the channels-last memory format.
+
+        A module of somebody else may look at tensors (``view``) that must then be laid out as they are by default.
+        """
         tensor = as_tensor(x).to(self.device)
+        if self.own_values:
+            return tensor.flatten().view(tensor.shape)  # also the strides of a single channel are then the usual ones
         return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
     @torch.no_grad()
@@ -116,7 +122,7 @@ class Network:
         """Compute logits [n, classes] of examples [n, ...] in evaluation mode, at most ``batch`` in a forward pass."""
         self.module.eval()
         batch = max(1, min(batch, AT_ONCE // max(1, math.prod(x.shape[1:]))))
-        pieces = [self.module(self.inputs(x[at : at + batch])) for at in range(0, len(x), batch)]
+        pieces = [self.module(self.inputs(x[at : at + batch])).detach() for at in range(0, len(x), batch)]
         return torch.cat(pieces).float().cpu().numpy()
 
     def example_gradients(self, x: Floats, y: np.ndarray) -> Iterator[torch.Tensor]:

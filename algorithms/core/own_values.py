@@ -23,8 +23,8 @@ FIXED = 0  # the seed of constant buffers and frozen parameters
 def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Module:
     """Build a module on the CPU with the values that its constructor draws from ``seed``.
 
-    Torch's global generator is as before afterwards. Lazy layers get their sizes from an example of zeros. Frozen
-    parameters become buffers, so that they are neither trained nor sent.
+    Torch's global generator is as before afterwards. Lazy layers get their sizes from an example of zeros. The module is in
+    training mode, in which its author may freeze parameters.
 
     Raises:
         TypeError: ``make`` returns no torch module.
@@ -41,12 +41,12 @@ def build(make: Callable[[], Any], shape: tuple[int, ...], seed: int) -> nn.Modu
             module.eval()
             with torch.no_grad():
                 module(torch.zeros(2, *shape))
-    for part in module.modules():
-        for name, parameter in list(part.named_parameters(recurse=False, remove_duplicate=False)):
-            if not parameter.requires_grad:
-                del part._parameters[name]
-                part.register_buffer(name, parameter.data)
     return module.train()
+
+
+def trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters of a module by name that are not frozen: those that are trained and sent."""
+    return {name: array for name, array in module.named_parameters() if array.requires_grad}
 
 
 def blueprint(make: Callable[[], Any]) -> nn.Module | None:

@@ -70,8 +70,9 @@ def is_chain(module: nn.Module) -> bool:
     others = [step for step in steps if not _is_supported(step)]
     # Neither Flatten nor Unflatten begins at the first dimension, that of the examples.
     apart = all(getattr(step, "start_dim", 1) and getattr(step, "dim", 1) for step in others)
-    arrays = [id(array) for layer in layers for array in layer.parameters()]
-    shared, frozen = len(set(arrays)) < len(arrays), any(True for layer in layers for _ in layer.buffers())
+    arrays = [array for layer in layers for array in layer.parameters()]
+    shared = len(set(map(id, arrays))) < len(arrays)
+    frozen = not all(array.requires_grad for array in arrays)
     linear = all(type(step) in PIECEWISE_LINEAR for step in others)
     return apart and linear and bool(layers) and not shared and not frozen
 

@@ -8,7 +8,7 @@ sentence follows the name of the model: "mypkg.nets:Net returns ...".
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from algorithms.core import own_values
-from algorithms.core.messages import Assignment, Floats
+from algorithms.core import outputs, own_values
+from algorithms.core.messages import Assignment, Floats, Weights
 from algorithms.core.network import Network
+from algorithms.core.snapshot import Snapshot
 from algorithms.engine import block
 from algorithms.interfaces import Run
-from algorithms.metrics.classification import are_probabilities
 from algorithms.models import _facts
 from algorithms.models._callables import CallableError, message_of
 from datasets.components import remembered
@@ -30,6 +30,11 @@ from datasets.federation import Examples, Federation
 
 EXAMPLES, CLIENTS = 4, 2
 SEED = 1_000_003  # one that no constructor sets by itself
+LATER = 10_007  # calls after which a module is tried that counts them
+PARAMETERS, ROUNDED = (
+    12,
+    0.02,
+)  # draws under which outputs look like probabilities, and what half precision adds to their sum
 
 
 @dataclass(frozen=True)
@@ -71,49 +76,57 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
     """Try the module, and yield before each stage what it means if torch or the module raises something there."""
     yield f"cannot be built for examples of shape {shape}"
     make = partial(run.model.module.build, run.model.config, shape, classes)
-    if (own_values.elements(make) or 0) > _facts.MOST_TRIED:
+    if (own_values.elements(make) or 0) > _facts.MOST_TRIED and (blueprint := own_values.blueprint(make)):
+        yield f"does not take examples of shape {shape}"
+        _check_shapes(blueprint, shape, classes)
         return  # a few copies of it and of its gradients would take the memory that the run needs
     first, second = (own_values.build(make, shape, SEED) for _ in range(2))
     _check_values(run, first, second)
     yield f"does not take examples of shape {shape}"
-    _check_outputs(first, shape, classes)
-    yield "cannot take a step"
     data, network = _federation(shape, classes), Network(run.model, shape, classes)
+    start, x = network.initial(np.random.default_rng(0)), network.inputs(data.train.x)
+    network.load(start)
+    _check_outputs(network, x[:EXAMPLES], classes)
+    yield "cannot take a step"
+    network.load(start)
+    before = Snapshot(network.module)
+    answers = _answers(network, x)
+    _check_state(network, start, before, answers, x)
     stream: block.Stream = lambda *place: np.random.default_rng(0)  # noqa: E731
     assigned = Assignment(range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)})
-    start = network.initial(stream())
-    network.load(start)
-    before = _arrays(network.module)
     trained = block.train(run, data, network, [start], assigned, stream)
     if not np.isfinite(trained.params).all():
         raise CallableError("has a gradient that is not finite")
-    carried = {*network.layout.names, *network.buffer_layout.names}
-    for name in _differing(before, network.module):
-        if name not in carried and not name.endswith("_tracked"):
-            raise CallableError(
-                f"keeps state between calls: training changes its buffer {name}, which is no running statistic of one "
-                "of torch's normalization layers and would be lost from round to round"
-            )
+    _check_state(network, start, before, answers, x)
     if run.measures_curvature:
         yield "cannot be differentiated twice, which the curvature (rho) needs"
         block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
-    if not run.training.config.drop_last:
+    if not run.training.config.drop_last or run.training.config.batch_size == 1:
         yield "cannot train on one example, as the last batch of an epoch may be (training.drop_last: true)"
-        network.module.train()(network.inputs(data.train.x[:1]))
+        alone = network.module.train()(x[:1])
+        if why := outputs.problem(alone, 1, classes, "training"):
+            raise CallableError(why)
 
 
 def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
     """Check the arrays of a module that was built twice, and that it is what components were told before."""
-    trained = dict(first.named_parameters())
+    trained = own_values.trained(first)
     if not trained:
         raise CallableError("has no parameter that can be trained")
-    for name, array in (*trained.items(), *first.named_buffers()):
+    arrays = dict(first.named_parameters()) | dict(first.named_buffers())
+    for name, array in arrays.items():
         if array.is_sparse or array.is_complex() or (name in trained and array.dtype != torch.float32):
             raise CallableError(
                 f"has {name} of type {array.dtype}; arrays must be dense and real, and parameters float32"
             )
-    if differing := _differing(_arrays(first), second):
+    held = Snapshot(first)
+    if differing := [name for name in held.changed(second) if name in held.tensors]:
         raise CallableError(f"starts from another {differing[0]} each time that it is built; draw it from torch")
+    if pair := _overlapping(held.tensors, trained):
+        raise CallableError(
+            f"holds {pair[0]} and {pair[1]} in the same memory, as .data does; training would part them: use one parameter "
+            "in both places"
+        )
     declared = run.model.module
     if _facts.normalizes(first) > declared.BATCH_NORM or not set(_facts.raw_parameters(first)) <= set(declared.RAW):
         raise CallableError(
@@ -122,34 +135,142 @@ def _check_values(run: Run, first: nn.Module, second: nn.Module) -> None:
         )
 
 
-def _check_outputs(module: nn.Module, shape: tuple[int, ...], classes: int) -> None:
+def _overlapping(tensors: Mapping[str, torch.Tensor], trained: Collection[str]) -> tuple[str, str] | None:
+    """Return the names of a trained parameter and of another tensor that have numbers in common, if there are any."""
+    places = []
+    for name, tensor in tensors.items():
+        extent = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        if tensor.numel():
+            places.append((tensor.data_ptr(), tensor.data_ptr() + (extent + 1) * tensor.itemsize, name))
+    furthest, last = 0, ""
+    for begin, end, name in sorted(places):
+        if begin < furthest and not {name, last}.isdisjoint(trained):
+            return last, name
+        furthest, last = max((furthest, last), (end, name))
+    return None
+
+
+def _check_shapes(blueprint: nn.Module, shape: tuple[int, ...], classes: int) -> None:
+    """Check the shapes of the outputs of a module without numbers, unless it needs numbers to compute them."""
+    with torch.no_grad(), torch.device("meta"):
+        for mode in ("evaluation", "training"):
+            try:
+                returned = blueprint.train(mode == "training")(torch.empty(EXAMPLES, *shape))
+            except Exception as error:
+                if isinstance(error, NotImplementedError) or "meta" in str(error).lower():
+                    return
+                raise
+            if why := outputs.problem(returned, EXAMPLES, classes, mode):
+                raise CallableError(why)
+
+
+def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
     """Check that outputs in evaluation are logits, the same each time, whatever examples are beside an example."""
-    x, module = torch.from_numpy(_examples(shape, EXAMPLES)), module.eval()
+    module = network.module.eval()
     with torch.no_grad():
-        outputs, again, alone = module(x), module(x), [module(example) for example in x.split(1)]
-    kind = getattr(outputs, "dtype", None) or type(outputs).__name__
-    size = list(getattr(outputs, "shape", ()))
-    if not isinstance(outputs, torch.Tensor) or kind != torch.float32 or size != [EXAMPLES, classes]:
-        raise CallableError(
-            f"returns {kind} {size}; it must return the logits alone, torch.float32 [{EXAMPLES}, {classes}]: the data "
-            f"have {classes} classes (name its argument for their number num_classes, or give it in model.args)"
-        )
-    if not outputs.isfinite().all():
+        returned, again, alone = module(x), module(x), [module(example) for example in x.split(1)]
+    for found, examples in ((returned, len(x)), (alone[0], 1)):
+        if why := outputs.problem(found, examples, classes):
+            raise CallableError(why)
+    if returned.dtype != torch.float32:
+        raise CallableError(f"returns {returned.dtype} {list(returned.shape)}; it must return torch.float32")
+    if not returned.isfinite().all():
         raise CallableError("returns outputs that are not finite, for examples between 0 and 1")
-    if are_probabilities(outputs.numpy()):
-        raise CallableError("returns probabilities; it must return logits, so leave the softmax out")
+    if _gives_probabilities(network, x, returned):
+        raise CallableError("returns probabilities; it must return logits, so leave the softmax or sigmoid out")
     either_sign = x - 0.5
     changed = either_sign.clone()
     with torch.no_grad(), suppress(Exception):  # it need not take negative numbers
         module(changed)
     if not torch.equal(changed, either_sign):
         raise CallableError("changes its input in place, which other models would then see; copy it first")
-    if not torch.equal(outputs, again):
+    if not torch.equal(returned, again):
         raise CallableError(
             "keeps state between calls, or draws random numbers in evaluation: the same examples give others"
         )
-    if not torch.allclose(outputs, torch.cat(alone), rtol=1e-3, atol=1e-4):
+    if not torch.allclose(returned, torch.cat(alone), rtol=1e-3, atol=1e-4):
         raise CallableError("gives an example another output when other examples are evaluated beside it")
+
+
+def _gives_probabilities(network: Network, x: torch.Tensor, returned: torch.Tensor) -> bool:
+    """Return whether outputs sum to one, or a single one is between 0 and 1, whatever the parameters are."""
+    start = network.weights()
+    draws = torch.Generator().manual_seed(0)
+    single = returned.shape[1] == 2 and not returned[:, 0].any()
+    for _ in range(PARAMETERS):
+        found = returned[:, 1:] if single else returned
+        sums = torch.ones(()) if single else found.sum(dim=1)
+        if not ((found >= 0) & (found <= 1)).all() or (sums - 1).abs().max() > ROUNDED:
+            break
+        scales = torch.randn(network.params.shape, generator=draws)
+        network.params.mul_(2 * scales).add_(scales, alpha=0.1)
+        with torch.no_grad():
+            returned = network.module(x)
+    else:
+        return True
+    network.load(start)
+    return False
+
+
+def _answers(network: Network, x: torch.Tensor) -> list[torch.Tensor]:
+    """Return what the module says of one client's examples in evaluation, and in training under one seed.
+
+    Then it sees those of the other client.
+    """
+    answers = []
+    with torch.no_grad():
+        for training in (False, True):
+            network.reseed(SEED)
+            answers.append(network.module.train(training)(x[:EXAMPLES]))
+            if why := outputs.problem(answers[-1], EXAMPLES, answers[0].shape[1], "training"):
+                raise CallableError(why)
+        network.module(x[EXAMPLES:])
+    return answers
+
+
+def _check_state(
+    network: Network, start: Weights, before: Snapshot, answers: Sequence[torch.Tensor], x: torch.Tensor
+) -> None:
+    """Check that the module answers as before once its weights are loaded again, whatever it has seen in between."""
+    network.load(start)
+    module = network.module
+    frozen = dict(module.named_parameters())
+    arrays = dict(module.named_buffers()) | frozen
+    changed = [name for name in before.changed(module) if name.rpartition(".")[2] != "training"]
+    for name in changed:
+        if name in arrays:
+            raise CallableError(
+                f"keeps state between calls: training changes its {'frozen parameter' if name in frozen else 'buffer'} {name}, "
+                "which is no running statistic of one of torch's normalization layers and would be lost from round to round"
+            )
+    agree = _agrees(network, start, answers, x)
+    layers = dict(module.named_modules())
+    for name in changed if agree else ():
+        owner, _, leaf = name.rpartition(".")
+        count = before.values.get(name)
+        if type(count) in (int, float) and leaf in vars(layers.get(owner, module)):
+            attributes = layers[owner].__dict__
+            kept = attributes[leaf]
+            attributes[leaf] = kept + LATER  # what a run may have counted by its end
+            agree = agree and _agrees(network, start, answers, x)
+            attributes[leaf] = kept
+    if not agree:
+        cause = f"in its attribute {changed[0]}" if changed else "or draws numbers that do not follow from torch's seed"
+        raise CallableError(
+            f"keeps state between calls, {cause}: the same examples give others in training or after it, so that a client "
+            "would depend on those that were trained before"
+        )
+    trained = [own_values.trained(module.train(mode)).keys() for mode in (False, True)]
+    if unsteady := sorted((trained[0] ^ trained[1]) | (trained[1] ^ {*network.layout.names})):
+        raise CallableError(
+            f"freezes or unfreezes {unsteady[0]} when it is trained or evaluated; what is trained must be the same throughout"
+        )
+
+
+def _agrees(network: Network, start: Weights, answers: Sequence[torch.Tensor], x: torch.Tensor) -> bool:
+    """Return whether the module gives the same answers as before with the weights ``start``."""
+    network.load(start)
+    return all(map(torch.equal, answers, _answers(network, x)))
 
 
 def _federation(shape: tuple[int, ...], classes: int) -> Federation:
@@ -175,15 +296,3 @@ def _federation(shape: tuple[int, ...], classes: int) -> Federation:
 
 def _examples(shape: tuple[int, ...], number: int) -> Floats:
     return np.random.default_rng(0).random((number, *shape), dtype=np.float32)
-
-
-def _arrays(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return copies of the module's parameters and buffers by name, without NaN, which equals nothing."""
-    arrays = (*module.named_parameters(), *module.named_buffers())
-    return {name: array.detach().nan_to_num(nan=0.5).clone() for name, array in arrays}
-
-
-def _differing(before: dict[str, torch.Tensor], module: nn.Module) -> list[str]:
-    """Return the names under which ``module`` holds other numbers than ``before``."""
-    after = _arrays(module)
-    return [name for name in before if name not in after or not torch.equal(before[name], after[name])]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from algorithms.core import own_values
+from algorithms.core import outputs, own_values
 from algorithms.core.gradients import mean_cross_entropy
 from algorithms.models import _callables
 from datasets.components import remembered
@@ -54,6 +56,15 @@ def of(path: str, args: str) -> tuple[dict[str, Any], str]:
     return constants | {"RAW": raw_parameters(module), "VMAP": not no_vmap}, no_vmap
 
 
+def made(path: str, args: Mapping[str, Any], shape: tuple[int, ...], classes: int) -> Any:
+    """Call what ``path`` names; a module then returns logits if it has them in another form (`algorithms.core.outputs`)."""
+    module = _callables.maker(path, args, shape, classes)()
+    # The other form of torch's own containers can only be a single logit. Without hooks, the curvature knows them.
+    if isinstance(module, nn.Module) and (classes == 2 or type(module) is not nn.Sequential):
+        outputs.give_logits(module, classes)
+    return module
+
+
 def normalizes(module: nn.Module) -> bool:
     """Return whether a layer mixes the examples of a batch, or keeps running statistics of them."""
     layers = (part for part in module.modules() if isinstance(part, _NormBase))
@@ -62,7 +73,7 @@ def normalizes(module: nn.Module) -> bool:
 
 def raw_parameters(module: nn.Module) -> tuple[str, ...]:
     """Return the names of the parameters of several dimensions that are no layer's weight."""
-    arrays = module.named_parameters()
+    arrays = own_values.trained(module).items()
     return tuple(name for name, array in arrays if array.dim() > 1 and "weight" not in name.rpartition(".")[2])
 
 
@@ -70,7 +81,7 @@ def _built(path: str, args: dict[str, Any]) -> nn.Module:
     """Build the module for the first shape that it can be built for; without numbers if it is large."""
     shapes = SHAPES if _callables.asks_for_shape(path) else SHAPES[:1]
     for shape in shapes:
-        make = _callables.maker(path, args, shape, CLASSES)
+        make = partial(made, path, args, shape, CLASSES)
         if (own_values.elements(make) or 0) > MOST_TRIED and (module := own_values.blueprint(make)):
             return module
         try:
@@ -89,28 +100,29 @@ def _accepted(module: nn.Module) -> torch.Tensor | None:
         x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(device)
         try:
             with torch.no_grad():
-                outputs = module.eval()(x)
+                returned = module.eval()(x)
                 module.train()(x)
         except Exception:  # noqa: S112
             continue
-        if isinstance(outputs, torch.Tensor) and outputs.dim() == len(outputs) == 2:
+        if isinstance(returned, torch.Tensor) and returned.dim() == len(returned) == 2:
             return x
     return None
 
 
 def _draws(module: nn.Module, x: torch.Tensor) -> bool:
-    """Return whether a forward pass in training differs with torch's generator."""
-    outputs = []
+    """Return whether a forward pass in training differs with torch's generator, and with that alone."""
+    returned = []
     with torch.no_grad():
-        for seed in range(2):
+        for seed in (0, 0, 1):
             torch.default_generator.manual_seed(seed)
-            outputs.append(module.train()(x))
-    return not torch.equal(*outputs)
+            returned.append(module.train()(x))
+    first, again, other = returned
+    return torch.equal(first, again) and not torch.equal(first, other)
 
 
 def _vmap_failure(module: nn.Module, x: torch.Tensor) -> str:
     """Return why gradients of two clients cannot be computed at once; an empty string if they can."""
-    arrays = {name: torch.stack([array.detach()] * 2) for name, array in module.named_parameters()}
+    arrays = {name: torch.stack([array.detach()] * 2) for name, array in own_values.trained(module).items()}
     y = torch.zeros(len(x), dtype=torch.int64, device=x.device)
 
     def loss(parameters: dict[str, torch.Tensor], batch: torch.Tensor) -> torch.Tensor:

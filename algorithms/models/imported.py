@@ -60,7 +60,9 @@ def problems(config: Config, run: Run) -> Problems:
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Call the callable; `algorithms.core.own_values` refuses what is no module."""
-    module: nn.Module = _callables.maker(config.callable, config.args, shape, classes)()
+    from algorithms.models import _facts
+
+    module: nn.Module = _facts.made(config.callable, config.args, shape, classes)
     return module
 
 

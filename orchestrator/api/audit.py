@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor, nn
 
+    from algorithms.core.snapshot import Snapshot
+
 Batches = list[tuple[NDArray[Any], NDArray[np.int64]]]  # examples and labels
 
+OPACUS = "autograd_grad_sample_hooks"  # the attribute in which Opacus keeps the hooks of a module
 COLUMNS = {
     "auc": "AUC",
     "balanced_accuracy": "balanced accuracy",
@@ -45,10 +49,8 @@ NOTES = (
     "epsilon: what the AUC comes to for one example at delta 1e-5. It is an estimate from below, because a better attack "
     "may find more, and certifies nothing.",
 )
-MIXES = (
-    "is batch normalization without running statistics, so that what the model says of an example depends on the others in "
-    "its batch; no attack on single examples can be made"
-)
+AGAIN, TOGETHER = 256, 16  # examples of which a module is asked again, and how many of them at a time
+ROUNDED = 0.005  # share of the outputs by which they may differ from call to call; in half precision, 4 units in the last place
 
 
 def audit(
@@ -88,7 +90,13 @@ def audit(
     modules = _modules(module, references)
     x, y, member = _examples(members, nonmembers, module)
     batches = [(x[at : at + batch_size], y[at : at + batch_size]) for at in range(0, len(x), batch_size)]
-    logits = {name: _logits(name, model, batches, int(y.max())) for name, model in modules.items()}
+    largest = int(y.max())
+    logits = {}
+    for name, model in modules.items():
+        with _in_evaluation(model, largest) as held:
+            logits[name] = _logits(name, model, batches, largest)
+            if why := _unsteady(name, model, x, logits[name], min(TOGETHER, batch_size), held):
+                raise refusal(f"{why}; no attack on single examples can be made", name)
     attacked = logits.pop("module")
     for name, reference in logits.items():
         if reference.shape[1] != attacked.shape[1]:
@@ -96,7 +104,8 @@ def audit(
     norms = None
     if gradients and any(parameter.requires_grad for parameter in module.parameters()):
         problem = "its gradients cannot be computed: {}; give gradients=False to leave out the attack by gradients"
-        norms = _asked("module", module, batches, partial(one_model.gradient_norms, module), problem)
+        with _in_evaluation(module, largest):
+            norms = _asked("module", module, batches, partial(one_model.gradient_norms, module), problem)
     rng = np.random.default_rng([seed, 0])
     attacks = one_model.attack(Outputs(attacked, y, member), norms, list(logits.values()), rng)
     measures = one_model.measures(attacks, member, np.random.default_rng([seed, 1]))
@@ -213,9 +222,6 @@ def _modules(module: Any, references: Any) -> dict[str, nn.Module]:
         if model is module and name != "module":
             sentence = "is the attacked module itself; a reference is another model, trained on other examples"
             problems.append(ConfigProblem(sentence, file=name))
-        for part, inner in model.named_modules():
-            if isinstance(inner, nn.modules.batchnorm._BatchNorm) and inner.running_mean is None:
-                problems.append(ConfigProblem(f"{part or 'it'} {MIXES}", file=name))
     if problems:
         raise ConfigError(problems)
     return named
@@ -290,39 +296,93 @@ def _typed(x: NDArray[Any], module: nn.Module) -> Tensor:
     return tensor.to(next(types, torch.float32)) if tensor.is_floating_point() else tensor
 
 
+@contextmanager
+def _in_evaluation(module: nn.Module, largest: int) -> Iterator[Snapshot]:
+    """Put a module in evaluation mode, in which it returns logits; afterwards it is as it was, and torch's generator, too."""
+    import torch
+
+    from algorithms.core import outputs
+    from algorithms.core.snapshot import Snapshot
+
+    held = Snapshot(module)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for part in module.modules():
+                for hook in vars(part).get(OPACUS, ()):  # which raise in evaluation mode
+                    hook.remove()
+            outputs.give_logits(module.eval(), max(2, largest + 1))
+            yield held
+    finally:
+        held.restore()
+
+
 def _logits(name: str, module: nn.Module, batches: Batches, largest: int) -> NDArray[np.float32]:
     """The outputs [n, classes] of a module. Raises ConfigError if they are no logits of the classes 0 to ``largest``."""
     import torch
 
+    from algorithms.core import outputs
+
     def forward(inputs: Tensor, labels: Tensor) -> Any:
         with torch.no_grad():
-            outputs = module(inputs)
-        shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else ()
-        if len(shape) != 2 or shape[0] != len(labels) or shape[1] < 2:
-            result = f"shape {shape}" if shape else type(outputs).__name__
-            must = "must return logits [n, classes] of two classes or more"
-            raise refusal(f"{must}, got {result} for {len(labels)} examples", name)
-        return outputs.float().cpu().numpy()
+            returned = module(inputs)
+        if why := outputs.problem(returned, len(labels), None):
+            raise refusal(why, name)
+        return returned.detach().float().cpu().numpy()
 
     problem = f"cannot be called with examples {list(batches[0][0].shape)}: {{}}"
     logits = _asked(name, module, batches, forward, problem)
     if not np.isfinite(logits).all():
         raise refusal("gives NaN or infinity", name)
-    if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-4):
-        raise refusal("gives probabilities (every row sums to 1); logits are needed, or torch.log of these", name)
+    if (logits >= 0).all() and (logits <= 1).all():
+        inverse = "torch.log of a softmax's, torch.logit of a sigmoid's"
+        raise refusal(f"gives probabilities (every output is between 0 and 1); logits are needed, or {inverse}", name)
     if largest >= logits.shape[1]:
         raise refusal(f"gives {logits.shape[1]} outputs, one for each class from 0, but a label is {largest}", name)
     return logits
 
 
+def _unsteady(
+    name: str, module: nn.Module, x: NDArray[Any], logits: NDArray[np.float32], together: int, held: Snapshot
+) -> str | None:
+    """Why outputs depend on more than the example, as a predicate; some are computed again, in other batches, and twice."""
+    import torch
+    from torch.nn.modules.batchnorm import _NormBase
+
+    places = np.random.default_rng(0).permutation(len(x))[:AGAIN]
+    pieces = np.array_split(places, max(1, len(places) // together))
+    batches = [(x[piece], np.zeros(len(piece), np.int64)) for piece in pieces]
+    changed = [attribute for attribute in held.changed(module) if attribute.rpartition(".")[2] != "training"]
+    first, second = (_logits(name, module, batches, 0) for _ in range(2))
+    of_type = [parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()]
+    tolerance = max([ROUNDED, *(4 * torch.finfo(kind).eps for kind in of_type)])
+    if _apart(first, second) > tolerance:
+        cause = f"changes {changed[0]}" if changed else "draws random numbers, as dropout does, or keeps state elsewhere"
+        return f"gives an example another output in another call: it {cause}"
+    if _apart(first, logits[places]) <= tolerance:
+        return None
+    layers = [part for part, layer in module.named_modules() if isinstance(layer, _NormBase) and _mixes(layer)]
+    cause = f": {layers[0] or 'it'} takes statistics of the batch" if layers else ""
+    return f"gives an example another output in another batch{cause}"
+
+
+def _mixes(layer: Any) -> bool:
+    return layer.training or layer.running_mean is None
+
+
+def _apart(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    """How far logits [n, classes] are apart, as a share of them; what is added to all classes of an example is left out."""
+    centered = [logits - logits.mean(axis=1, keepdims=True) for logits in (one, other)]
+    return float(
+        np.linalg.norm(centered[0] - centered[1]) / max(np.linalg.norm(centered[1]), np.finfo(np.float32).tiny)
+    )
+
+
 def _asked(
     name: str, module: nn.Module, batches: Batches, ask: Callable[[Tensor, Tensor], Any], problem: str
 ) -> NDArray[Any]:
-    """What ``ask`` says of all batches of examples and labels; the module is in evaluation mode meanwhile."""
+    """What ``ask`` says of all batches of examples and labels."""
     import torch
 
-    training = [part for part in module.modules() if part.training]
-    module.eval()
     try:
         device = next((parameter.device for parameter in module.parameters()), None)
         answers = [ask(_typed(x, module).to(device), torch.from_numpy(y).to(device)) for x, y in batches]
@@ -332,6 +392,3 @@ def _asked(
     except Exception as error:  # whatever a foreign module raises
         said = (str(error).splitlines() or [""])[0]
         raise refusal(problem.format(f"{type(error).__name__}: {said}"), name) from error
-    finally:
-        for part in training:
-            part.training = True

@@ -81,4 +81,5 @@ def _loaded(
     except Exception as error:  # somebody else's code, perhaps no longer what it was
         sentence = f"the model of trial {trial}, {model.title}, is not what it was when it was trained"
         raise refusal(f"{sentence}: {message_of(error)}") from error
-    return module.eval().to(memory_format=torch.channels_last)  # as a trial computes, so that the bits are the same
+    module.eval()  # and then as a trial computes, so that the bits are the same
+    return module if values else module.to(memory_format=torch.channels_last)

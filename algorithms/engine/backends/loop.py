@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from algorithms.core import own_values
 from algorithms.core.configs import TrainingConfig
 from algorithms.core.gradients import clip_gradients
 from algorithms.core.messages import Ints
@@ -78,7 +79,7 @@ def client_gradient(
     config, module = training.config, objective.module
     assert isinstance(config, Config)  # required of components without private steps
     client = begin_inputs(network, objective, network.params, examples.x.shape[1:], statistics, draws.probes)
-    parameters, functional = dict(network.module.named_parameters()), functional_forward(network)
+    parameters, functional = own_values.trained(network.module), functional_forward(network)
     reduced: AbstractContextManager[Any] = nullcontext()
     if config.precision != "float32":
         reduced = torch.autocast(network.device.type, dtype=torch.bfloat16)

@@ -141,7 +141,7 @@ def test_a_module_that_fails_at_import_is_refused_with_its_line(tmp_path, monkey
     [
         ("tuple", "tuple"),
         ("dict", "dict"),
-        ("one value", "torch.float32 [4];"),
+        ("one value", "torch.float32 [4] in evaluation;"),
         ("not finite", "not finite"),
         ("softmax", "softmax"),
         ("half", "torch.float16 [4, 10]"),

@@ -1,0 +1,379 @@
+"""Torch modules that keep state, share memory, freeze layers or return more than logits; examples are [c, 8, 8]."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, relu
+
+PIXELS = 64
+
+
+class Linear(nn.Module):
+    """One linear layer, from which the others differ."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.f = nn.Linear(PIXELS, num_classes)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.f(x.flatten(1))
+
+
+# Layout of images
+
+
+class View(nn.Module):
+    """The small network of most tutorials, with ``view`` after its convolutions and on a kernel."""
+
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.c, self.d, self.f = nn.Conv2d(in_channels, 4, 3), nn.Conv2d(4, 4, 3), nn.Linear(64, num_classes)
+
+    def forward(self, x: Tensor) -> Any:
+        mean = self.c.weight.view(4, -1).mean(1)
+        x = relu(self.d(relu(self.c(x * x.view(len(x), -1).mean(1).view(-1, 1, 1, 1)))))
+        return self.f(x.view(-1, 64)) + mean.sum()
+
+
+# State
+
+
+class Mean(Linear):
+    """A running mean in a plain attribute, of training, that evaluation reads."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.mean = torch.zeros(PIXELS)
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.flatten(1)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+            return self.f(x)
+        return self.f(x - self.mean)
+
+
+class Inside(Linear):
+    """The same in the layer of a layer, in place, in a map."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.layer = nn.Sequential(nn.Flatten())
+        self.layer[0].past = {"mean": torch.zeros(PIXELS)}
+
+    def forward(self, x: Tensor) -> Any:
+        past, x = self.layer[0].past["mean"], self.layer(x)
+        if self.training:
+            past.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return self.f(x - past)
+
+
+class WarmUp(Linear):
+    """A schedule that counts the steps of training."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.steps = 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.steps += self.training
+        return self.f(x.flatten(1)) * (min(1.0, self.steps / 20) if self.training else 1)
+
+
+class Later(Linear):
+    """A change that comes after many steps."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.steps = 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.steps += self.training
+        return self.f(x.flatten(1)) * (2 if self.steps > 1000 else 1)
+
+
+class Stream(nn.Module):
+    """An LSTM that in training goes on from the state of the batch before."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.r, self.f, self.h = nn.LSTM(8, 6, batch_first=True), nn.Linear(6, num_classes), None
+
+    def forward(self, x: Tensor) -> Any:
+        before = self.h if self.training and self.h is not None and self.h[0].shape[1] == len(x) else None
+        y, h = self.r(x[:, 0], before)
+        if self.training:
+            self.h = tuple(state.detach() for state in h)
+        return self.f(y[:, -1])
+
+
+class Schedule:
+    """An object of one's own, with a number in it."""
+
+    steps = 0.0
+
+    def scale(self) -> float:
+        """Count a step."""
+        self.steps += 0.5
+        return 1 + self.steps
+
+
+class InAnObject(Linear):
+    """A schedule in an object."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.schedule = Schedule()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.f(x.flatten(1)) * (self.schedule.scale() if self.training else 1)
+
+
+CALLS = [0]
+
+
+class Elsewhere(Linear):
+    """A counter outside the module."""
+
+    def forward(self, x: Tensor) -> Any:
+        CALLS[0] += self.training
+        return self.f(x.flatten(1)) * (1 + self.training * CALLS[0])
+
+
+class OwnGenerator(Linear):
+    """Noise on inputs from a generator of its own."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.flatten(1)
+        noise = torch.randn(x.shape, generator=self.generator) if self.training else 0
+        return self.f(x + noise)
+
+
+class ByGradients(Linear):
+    """A scale that follows the gradients of training."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.scale = 1.0
+
+    def _follow(self, gradient: Tensor) -> None:
+        self.scale += float(gradient.abs().mean())
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.f(x.flatten(1)) * self.scale
+        if y.requires_grad:
+            y.register_hook(self._follow)
+        return y
+
+
+class Teacher(nn.Module):
+    """A copy that follows by a moving average, and is asked in evaluation."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.s = nn.Linear(PIXELS, num_classes)
+        self.t = copy.deepcopy(self.s).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.flatten(1)
+        if not self.training:
+            return self.t(x)
+        with torch.no_grad():
+            for a, b in zip(self.t.parameters(), self.s.parameters(), strict=True):
+                a.mul_(0.9).add_(b, alpha=0.1)
+        return self.s(x)
+
+
+class HiddenTeacher(Linear):
+    """The same, in a list, where torch does not look for layers."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.kept = [copy.deepcopy(self.f)]
+
+    def forward(self, x: Tensor) -> Any:
+        if not self.training:
+            return self.kept[0](x.flatten(1))
+        with torch.no_grad():
+            self.kept[0].weight.mul_(0.9).add_(self.f.weight, alpha=0.1)
+        return super().forward(x)
+
+
+class Harmless(Linear):
+    """Counts its calls, and keeps what it saw last: nothing depends on that."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.calls, self.seen, self.size = 0, None, None
+
+    def forward(self, x: Tensor) -> Any:
+        self.calls, self.seen = self.calls + 1, x.detach()
+        self.size = self.size or x[0].numel()
+        return self.f(x.view(len(x), self.size))
+
+
+# Frozen layers
+
+
+class FrozenInTrain(nn.Module):
+    """Freezes a layer when it is put in training mode."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.t, self.f = nn.Linear(PIXELS, 16), nn.Linear(16, num_classes)
+
+    def train(self, mode: bool = True) -> FrozenInTrain:
+        """Freeze."""
+        self.t.requires_grad_(False)
+        return super().train(mode)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.f(relu(self.t(x.flatten(1))))
+
+
+class FrozenAtFirst(FrozenInTrain):
+    """Freezes a layer in its constructor."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.t.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> FrozenAtFirst:
+        """Do nothing else."""
+        nn.Module.train(self, mode)
+        return self
+
+
+class Thawing(FrozenAtFirst):
+    """Trains the layer from the first step on."""
+
+    def forward(self, x: Tensor) -> Any:
+        if self.training and torch.is_grad_enabled():
+            self.t.requires_grad_(True)
+        return super().forward(x)
+
+
+class FrozenInEvaluation(FrozenAtFirst):
+    """Trains all in training mode alone."""
+
+    def train(self, mode: bool = True) -> FrozenInEvaluation:
+        """Freeze, or not."""
+        nn.Module.train(self, mode)
+        self.requires_grad_(mode)
+        return self
+
+
+class NearTeacher(FrozenAtFirst):
+    """Asks a frozen layer for its parameters."""
+
+    def forward(self, x: Tensor) -> Any:
+        norm = torch.stack([one.square().sum() for one in self.t.parameters()]).sum()
+        return super().forward(x) * norm
+
+
+# Memory that is shared
+
+
+class TiedByData(nn.Module):
+    """Two layers with the same numbers and two parameters."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.a, self.b, self.h = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(PIXELS, num_classes)
+        self.tie()
+
+    def tie(self) -> None:
+        """Share the weight."""
+        self.b.weight.data = self.a.weight.data
+
+    def forward(self, x: Tensor) -> Any:
+        return self.h(self.b(relu(self.a(x[:, 0]))).flatten(1))
+
+
+class TiedTransposed(TiedByData):
+    """The same with one of them transposed."""
+
+    def tie(self) -> None:
+        """Share the weight."""
+        self.b.weight.data = self.a.weight.data.t()
+
+
+class TiedRows(TiedByData):
+    """The same with some rows, as a buffer."""
+
+    def tie(self) -> None:
+        """Share the weight."""
+        self.register_buffer("rows", self.a.weight.detach()[2:5])
+
+
+class Cached(Linear):
+    """Keeps the numbers of its weight in a plain attribute."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.cached = [self.f.weight.data]
+
+    def forward(self, x: Tensor) -> Any:
+        return linear(x.flatten(1), self.cached[0], self.f.bias)
+
+
+class Pooled(nn.Module):
+    """Parameters that lie beside one another in one tensor, which nothing else reads."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        pool = torch.randn(num_classes * (PIXELS + 1)) * 0.1
+        self.weight = nn.Parameter(pool[num_classes:].view(num_classes, PIXELS))
+        self.bias = nn.Parameter(pool[:num_classes])
+
+    def forward(self, x: Tensor) -> Any:
+        return linear(x.flatten(1), self.weight, self.bias)
+
+
+# What is returned
+
+
+class Returned(nn.Module):
+    """A linear layer with so many outputs, given on as ``kind`` says, in training, evaluation or both."""
+
+    def __init__(self, kind: str, outputs: int = 10, mode: str = "both") -> None:
+        super().__init__()
+        self.kind, self.mode, self.f = kind, mode, nn.Linear(PIXELS, outputs)
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.f(x.flatten(1))
+        kinds = {
+            "tuple": lambda: (y, x),
+            "logits": lambda: SimpleNamespace(logits=y, hidden=x),
+            "aux": lambda: SimpleNamespace(logits=y, aux_logits=y),
+            "squeezed": y.squeeze,
+            "sigmoid": y.sigmoid,
+            "half": lambda: y.bfloat16().softmax(1).float(),
+            "plain": lambda: y,
+        }
+        here = self.mode in ("both", "training" if self.training else "evaluation")
+        return kinds[self.kind]() if here else y
+
+
+class Wide(nn.Module):
+    """More numbers than are made to be tried, for examples of [1, 8, 8] alone."""
+
+    def __init__(self, num_classes: int, kind: str = "plain") -> None:
+        super().__init__()
+        self.kind, self.a, self.f = kind, nn.Linear(PIXELS, 800_000), nn.Linear(800_000, num_classes)
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.flatten(1)
+        if self.kind == "numbers" and float(x.sum()) < 0:
+            return x
+        y = self.f(relu(self.a(x)))
+        return (y, y) if self.kind == "tuple" and self.training else y
