@@ -48,12 +48,11 @@ def problem(outputs: Any, examples: int, classes: int | None, mode: str = "evalu
     width = shape[1] if isinstance(outputs, torch.Tensor) and len(shape) == 2 and shape[0] == examples else 0
     if width > 1 and classes in (None, width):
         return None
-    must = "it must return the logits alone, [n, classes] of two classes or more"
-    if classes is not None:
-        of_data = f"the data have {classes} classes (name its argument for their number num_classes, or give it in model.args)"
-        must = f"it must return the logits alone, [{examples}, {classes}]: {of_data}"
+    must = f"it must return the logits alone, [{examples}, {classes or 'two classes or more'}]"
     if not isinstance(outputs, torch.Tensor):
         return f"returns a {type(outputs).__name__} in {mode}; {must}"
     if examples == 1 and len(shape) < 2:
         return f"returns {shape} for one example: squeeze() drops the batch; name its dimensions, or use flatten(1)"
+    if classes is not None:
+        must += f": the data have {classes} classes (name its argument for their number num_classes, or give it in model.args)"
     return f"returns {outputs.dtype} {shape} in {mode}; {must}"

@@ -36,6 +36,7 @@ GIVEN: dict[str, Callable[[Shape, int], Any]] = {
 }
 # Arguments that make a library download weights, which other machines of a cluster may lack.
 DOWNLOADS = {"torchvision": ("weights", "weights_backbone"), "timm": ("pretrained", "checkpoint_path")}
+LONG = 150  # characters of an exception; of a longer text, the first sentence has the cause
 EXAMPLE = "algorithms.models._linear"  # of ours, to show what a callable looks like
 
 
@@ -114,7 +115,8 @@ def message_of(error: BaseException) -> str:
     >>> message_of(KeyError("width"))
     "KeyError: 'width'"
     """
-    text = " ".join(str(error).split()).partition(". ")[0][:300]
+    text = " ".join(str(error).split())
+    text = text if len(text) < LONG else text.partition(". ")[0][:300]
     ours = tuple(f"{origins.CHECKOUT}/{package}/" for package in origins.OURS)
     places = [
         (frame.filename, frame.lineno)

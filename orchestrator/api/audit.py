@@ -356,7 +356,9 @@ def _unsteady(
     of_type = [parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()]
     tolerance = max([ROUNDED, *(4 * torch.finfo(kind).eps for kind in of_type)])
     if _apart(first, second) > tolerance:
-        cause = f"changes {changed[0]}" if changed else "draws random numbers, as dropout does, or keeps state elsewhere"
+        cause = (
+            f"changes {changed[0]}" if changed else "draws random numbers, as dropout does, or keeps state elsewhere"
+        )
         return f"gives an example another output in another call: it {cause}"
     if _apart(first, logits[places]) <= tolerance:
         return None

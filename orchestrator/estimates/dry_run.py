@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from algorithms.metrics.statistics import FEWEST, least_significant
+from algorithms.models._callables import message_of
 from datasets.federation import DataError
 from orchestrator.cluster.data_checks import data_problem
 from orchestrator.cluster.placement import Placement, concurrent_trials
@@ -36,7 +38,8 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
     """The printable plan: trials, those that are ``missing``, their resources, and the time from steps that are timed here.
 
     Raises:
-        ConfigError: the data of a trial that is timed cannot be partitioned as the trial asks.
+        ConfigError: the data of a trial that is timed cannot be partitioned as the trial asks, or its model, which is of
+            somebody else, raises something.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("trial", "rounds", "id", ""):
@@ -45,7 +48,10 @@ def plan(sweep: Sweep, trials: list[TrialSpec], missing: list[TrialSpec], place:
     listed = trials if len(trials) <= MOST_LISTED else trials[:FEW_LISTED]
     for trial in listed:
         table.add_row(trial.title, str(trial.run.rounds), trial.id, "" if trial.id in todo else "complete")
-    others, answer = len(trials) - len(listed), forecast(sweep, missing, place)
+    others = len(trials) - len(listed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what libraries say while steps are timed, as in the workers
+        answer = forecast(sweep, missing, place)
     lines = [
         f"and {others} others, which --print-config shows" if others else None,
         f"each trial: {place}; {_concurrent(sweep, place)} at a time on the {local_cpus()} CPUs here",
@@ -133,6 +139,11 @@ def forecast(sweep: Sweep, missing: Sequence[TrialSpec], place: Placement) -> Fo
                 reduced.append(rate("train") / small.rate(replace(run, training=full), data)("train"))
         except DataError as error:
             raise ConfigError([data_problem(sweep, str(error))]) from error
+        except Exception as error:
+            if not run.model.module.OWN_VALUES:
+                raise
+            sentence = f"model.name: {run.model.title} fails on these data, as it would in the run: {message_of(error)}"
+            raise ConfigError([data_problem(sweep, sentence)]) from error
         spent.update({part: kinds[kind] * seconds for part, seconds in of_trial.items()})
         anew += kinds[kind] * each_anew
         if run.clustering.config.clusters > 1:

@@ -134,7 +134,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"members": FINE, "nonmembers": INSIDE}, "nonmembers: examples of both sides: 120"),
     ({"module": Told().bfloat16(), "nonmembers": (X * (1 + 1e-5), Y)}, "examples of both sides"),
     ({"members": (X, Y + 5)}, "gives 3 outputs, one for each class from 0, but a label is 7"),
-    ({"module": Two()}, "module: returns a tuple in evaluation; it must return the logits alone, [n, classes]"),
+    ({"module": Two()}, "module: returns a tuple in evaluation; it must return the logits alone"),
     ({"module": torch.nn.Linear(2, 1)}, "module: returns torch.float32 [240, 1] in evaluation"),
     ({"module": torch.nn.Linear(5, 2)}, "module: cannot be called with examples [240, 2]: RuntimeError: "),
     ({"module": torch.nn.Sequential(Told(), torch.nn.Softmax(1))}, "module: gives probabilities"),
