@@ -8,7 +8,7 @@ sentence follows the name of the model: "mypkg.nets:Net returns ...".
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +30,9 @@ from datasets.federation import Examples, Federation
 
 EXAMPLES, CLIENTS = 4, 2
 SEED = 1_000_003  # one that no constructor sets by itself
+MODES = (False, True)  # evaluation and training
+UNSEEDED = "that do not follow from torch's seed"
+SHOWN = 3  # attributes that a sentence names
 LATER = 10_007  # calls after which a module is tried that counts them
 PARAMETERS, ROUNDED = (
     12,
@@ -90,14 +93,19 @@ def _stages(run: Run, shape: tuple[int, ...], classes: int) -> Iterator[str]:
     yield "cannot take a step"
     network.load(start)
     before = Snapshot(network.module)
-    answers = _answers(network, x)
+    answers = {}
+    for training in MODES:
+        answers[training] = _answer(network, start, x[:EXAMPLES], training)
+        before.restore()
+    if why := outputs.problem(answers[True], EXAMPLES, classes, "training"):
+        raise CallableError(why)
     _check_state(network, start, before, answers, x)
     stream: block.Stream = lambda *place: np.random.default_rng(0)  # noqa: E731
     assigned = Assignment(range(CLIENTS), np.zeros(CLIENTS, np.int64), 0, {"rho": np.full(CLIENTS, 0.5)})
     trained = block.train(run, data, network, [start], assigned, stream)
     if not np.isfinite(trained.params).all():
         raise CallableError("has a gradient that is not finite")
-    _check_state(network, start, before, answers, x)
+    _check_state(network, start, before, dict(reversed(answers.items())), x)
     if run.measures_curvature:
         yield "cannot be differentiated twice, which the curvature (rho) needs"
         block.measure_curvatures(run, data, network, range(CLIENTS), trained, stream)
@@ -167,6 +175,7 @@ def _check_shapes(blueprint: nn.Module, shape: tuple[int, ...], classes: int) ->
 def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
     """Check that outputs in evaluation are logits, the same each time, whatever examples are beside an example."""
     module = network.module.eval()
+    held = Snapshot(module)
     with torch.no_grad():
         returned, again, alone = module(x), module(x), [module(example) for example in x.split(1)]
     for found, examples in ((returned, len(x)), (alone[0], 1)):
@@ -185,9 +194,12 @@ def _check_outputs(network: Network, x: torch.Tensor, classes: int) -> None:
     if not torch.equal(changed, either_sign):
         raise CallableError("changes its input in place, which other models would then see; copy it first")
     if not torch.equal(returned, again):
-        raise CallableError(
-            "keeps state between calls, or draws random numbers in evaluation: the same examples give others"
-        )
+        attributes = held.changed(module)
+        held.restore()
+        with torch.no_grad():
+            by_these = torch.equal(returned, module(x))
+        why = _state(attributes if by_these else [], "in evaluation")
+        raise CallableError(f"{why}: the same examples give others")
     if not torch.allclose(returned, torch.cat(alone), rtol=1e-3, atol=1e-4):
         raise CallableError("gives an example another output when other examples are evaluated beside it")
 
@@ -212,28 +224,29 @@ def _gives_probabilities(network: Network, x: torch.Tensor, returned: torch.Tens
     return False
 
 
-def _answers(network: Network, x: torch.Tensor) -> list[torch.Tensor]:
-    """Return what the module says of one client's examples in evaluation, and in training under one seed.
-
-    Then it sees those of the other client.
-    """
-    answers = []
+def _answer(network: Network, start: Weights, x: torch.Tensor, training: bool) -> torch.Tensor:
+    """Return what the module with the weights ``start`` says of examples under one seed, in training or evaluation."""
+    network.load(start)
+    network.reseed(SEED)
     with torch.no_grad():
-        for training in (False, True):
-            network.reseed(SEED)
-            answers.append(network.module.train(training)(x[:EXAMPLES]))
-            if why := outputs.problem(answers[-1], EXAMPLES, answers[0].shape[1], "training"):
-                raise CallableError(why)
-        network.module(x[EXAMPLES:])
-    return answers
+        answer: torch.Tensor = network.module.train(training)(x)
+    return answer
+
+
+def _agrees(network: Network, start: Weights, answers: Mapping[bool, torch.Tensor], x: torch.Tensor) -> bool:
+    """Return whether the module gives the same answers as before, in this order."""
+    return all(torch.equal(answer, _answer(network, start, x, training)) for training, answer in answers.items())
 
 
 def _check_state(
-    network: Network, start: Weights, before: Snapshot, answers: Sequence[torch.Tensor], x: torch.Tensor
+    network: Network, start: Weights, before: Snapshot, answers: Mapping[bool, torch.Tensor], x: torch.Tensor
 ) -> None:
-    """Check that the module answers as before once its weights are loaded again, whatever it has seen in between."""
-    network.load(start)
+    """Check that the module answers as before about the first client's examples, once it has seen those of the other."""
+    x, others = x.split(EXAMPLES)
     module = network.module
+    for training in MODES:
+        _answer(network, start, others, training)
+    network.load(start)
     frozen = dict(module.named_parameters())
     arrays = dict(module.named_buffers()) | frozen
     changed = [name for name in before.changed(module) if name.rpartition(".")[2] != "training"]
@@ -255,22 +268,22 @@ def _check_state(
             agree = agree and _agrees(network, start, answers, x)
             attributes[leaf] = kept
     if not agree:
-        cause = f"in its attribute {changed[0]}" if changed else "or draws numbers that do not follow from torch's seed"
         raise CallableError(
-            f"keeps state between calls, {cause}: the same examples give others in training or after it, so that a client "
-            "would depend on those that were trained before"
+            f"{_state(changed, UNSEEDED)}: the same examples give others in training or after it, so that a client would depend on "
+            "those that were trained before"
         )
-    trained = [own_values.trained(module.train(mode)).keys() for mode in (False, True)]
+    trained = [own_values.trained(module.train(mode)).keys() for mode in MODES]
     if unsteady := sorted((trained[0] ^ trained[1]) | (trained[1] ^ {*network.layout.names})):
         raise CallableError(
             f"freezes or unfreezes {unsteady[0]} when it is trained or evaluated; what is trained must be the same throughout"
         )
 
 
-def _agrees(network: Network, start: Weights, answers: Sequence[torch.Tensor], x: torch.Tensor) -> bool:
-    """Return whether the module gives the same answers as before with the weights ``start``."""
-    network.load(start)
-    return all(map(torch.equal, answers, _answers(network, x)))
+def _state(attributes: list[str], numbers: str) -> str:
+    """Return the predicate for a module whose outputs change with these attributes, or perhaps with random ``numbers``."""
+    if not attributes:
+        return f"keeps state between calls, or draws random numbers {numbers}"
+    return f"keeps state between calls, in its attribute {' or '.join(attributes[:SHOWN])}"
 
 
 def _federation(shape: tuple[int, ...], classes: int) -> Federation:

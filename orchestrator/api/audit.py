@@ -41,7 +41,7 @@ COLUMNS = {
     "epsilon_record": "epsilon",
 }
 FEW = 3  # points of a curve that are marked: a line to a rate of 0 has no place on logarithmic axes
-SHOWN = 3  # examples of both sides that a message names
+SHOWN = 3  # examples of both sides, or attributes, that a message names
 NOTES = (
     "In parentheses: 95 % intervals over examples; that another training would give another model is not in them.",
     "Thresholds are tuned on one half of the examples and judged on the other. Compare a row with the last one; the best "
@@ -348,17 +348,26 @@ def _unsteady(
     import torch
     from torch.nn.modules.batchnorm import _NormBase
 
+    from algorithms.core.snapshot import Snapshot
+
     places = np.random.default_rng(0).permutation(len(x))[:AGAIN]
     pieces = np.array_split(places, max(1, len(places) // together))
     batches = [(x[piece], np.zeros(len(piece), np.int64)) for piece in pieces]
     changed = [attribute for attribute in held.changed(module) if attribute.rpartition(".")[2] != "training"]
-    first, second = (_logits(name, module, batches, 0) for _ in range(2))
+
+    def again() -> NDArray[np.float32]:
+        return _logits(name, module, batches, 0)
+
+    here = Snapshot(module)
+    first = again()
     of_type = [parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()]
     tolerance = max([ROUNDED, *(4 * torch.finfo(kind).eps for kind in of_type)])
-    if _apart(first, second) > tolerance:
-        cause = (
-            f"changes {changed[0]}" if changed else "draws random numbers, as dropout does, or keeps state elsewhere"
-        )
+    if _apart(first, again()) > tolerance:
+        here.restore()
+        by_state = changed and _apart(first, again()) <= tolerance
+        cause = "draws random numbers, as dropout does, or keeps state elsewhere"
+        if by_state:
+            cause = f"changes {' or '.join(changed[:SHOWN])}"
         return f"gives an example another output in another call: it {cause}"
     if _apart(first, logits[places]) <= tolerance:
         return None

@@ -113,6 +113,12 @@ def test_state_of_training_that_is_not_sent_is_refused(name, where, backend):
     assert where in sentence
 
 
+@pytest.mark.parametrize("kept", ["training", "evaluation"])
+def test_what_one_mode_leaves_for_the_other_is_state(kept):
+    sentence = misfit("Last", args={"kept": kept})
+    assert sentence and "its attribute mean" in sentence
+
+
 @pytest.mark.parametrize("name", ["Thawing", "FrozenInEvaluation"])
 def test_what_is_trained_must_not_change(name):
     sentence = misfit(name)

@@ -177,7 +177,10 @@ class Queue(Linear):
 
 
 class Dropped(Linear):
+    calls = 0
+
     def forward(self, x: Tensor) -> Any:
+        self.calls += 1
         return self.layer(nn.functional.dropout(x, 0.5))
 
 
