@@ -269,8 +269,8 @@ def _check_state(
             attributes[leaf] = kept
     if not agree:
         raise CallableError(
-            f"{_state(changed, UNSEEDED)}: the same examples give others in training or after it, so that a client would depend on "
-            "those that were trained before"
+            f"{_state(changed, UNSEEDED)}: the same examples give others in training or after it, so that a client would "
+            "depend on those that were trained before"
         )
     trained = [own_values.trained(module.train(mode)).keys() for mode in MODES]
     if unsteady := sorted((trained[0] ^ trained[1]) | (trained[1] ^ {*network.layout.names})):

@@ -100,11 +100,10 @@ def _accepted(module: nn.Module) -> torch.Tensor | None:
         x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(device)
         try:
             with torch.no_grad():
-                returned = module.eval()(x)
-                module.train()(x)
+                returned = [module.train(mode)(x) for mode in (False, True)]
         except Exception:  # noqa: S112
             continue
-        if isinstance(returned, torch.Tensor) and returned.dim() == len(returned) == 2:
+        if all(isinstance(one, torch.Tensor) and one.dim() == len(one) == 2 for one in returned):
             return x
     return None
 

@@ -305,6 +305,7 @@ def _in_evaluation(module: nn.Module, largest: int) -> Iterator[Snapshot]:
     from algorithms.core.snapshot import Snapshot
 
     held = Snapshot(module)
+    modes = [(part, part.training) for part in module.modules()]  # of TorchScript's, it is no attribute of Python
     try:
         with torch.random.fork_rng(devices=[]):
             for part in module.modules():
@@ -314,6 +315,8 @@ def _in_evaluation(module: nn.Module, largest: int) -> Iterator[Snapshot]:
             yield held
     finally:
         held.restore()
+        for part, training in modes:
+            part.training = training
 
 
 def _logits(name: str, module: nn.Module, batches: Batches, largest: int) -> NDArray[np.float32]:

@@ -379,6 +379,18 @@ class Returned(nn.Module):
         return kinds[self.kind]() if here else y
 
 
+class Auxiliary(Linear):
+    """Batch normalization, and in training the outputs of a further head."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes)
+        self.norm = nn.BatchNorm1d(PIXELS)
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.f(self.norm(x.flatten(1)))
+        return SimpleNamespace(logits=y, aux_logits1=y, aux_logits2=None) if self.training else y
+
+
 class Wide(nn.Module):
     """More numbers than are made to be tried, for examples of [1, 8, 8] alone."""
 

@@ -148,6 +148,11 @@ def test_more_than_logits_is_refused_with_its_name_and_mode(kind, words, mode):
     assert sentence and words.format(mode) in sentence
 
 
+def test_auxiliary_outputs_are_named_where_there_is_batch_normalization():
+    sentence = misfit("Auxiliary", drop_last=True)
+    assert sentence and "auxiliary outputs (aux_logits1) in training" in sentence
+
+
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
 def test_squeeze_is_named(mode):
     sentence = misfit("Returned", args={"kind": "squeezed", "mode": mode})

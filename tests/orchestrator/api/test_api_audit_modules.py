@@ -236,6 +236,13 @@ def test_rounding_is_no_dependence(kind: torch.dtype) -> None:
     assert len(audited(nn.Sequential(*deep, nn.Linear(6, 3)).to(kind)).scores) == 2 * N
 
 
+@pytest.mark.parametrize("mode", [False, True])
+def test_the_mode_of_a_scripted_module_is_put_back(mode: bool) -> None:
+    module = torch.jit.script(nn.Sequential(nn.Linear(6, 3), nn.Dropout())).train(mode)
+    audited(module)
+    assert [part.training for part in module.modules()] == [mode] * 3
+
+
 class Counted(Linear):
     """Counts its calls, and keeps what it saw last, and depends on neither."""
 
