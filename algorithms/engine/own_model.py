@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -257,16 +258,11 @@ def _check_state(
                 "which is no running statistic of one of torch's normalization layers and would be lost from round to round"
             )
     agree = _agrees(network, start, answers, x)
-    layers = dict(module.named_modules())
-    for name in changed if agree else ():
-        owner, _, leaf = name.rpartition(".")
-        count = before.values.get(name)
-        if type(count) in (int, float) and leaf in vars(layers.get(owner, module)):
-            attributes = layers[owner].__dict__
-            kept = attributes[leaf]
-            attributes[leaf] = kept + LATER  # what a run may have counted by its end
-            agree = agree and _agrees(network, start, answers, x)
-            attributes[leaf] = kept
+    for attributes, leaf in _counters(module, before, changed) if agree else ():
+        kept = attributes[leaf]
+        attributes[leaf] = kept + LATER  # what a run may have counted by its end
+        agree = agree and _agrees(network, start, answers, x)
+        attributes[leaf] = kept
     if not agree:
         raise CallableError(
             f"{_state(changed, UNSEEDED)}: the same examples give others in training or after it, so that a client would "
@@ -277,6 +273,16 @@ def _check_state(
         raise CallableError(
             f"freezes or unfreezes {unsteady[0]} when it is trained or evaluated; what is trained must be the same throughout"
         )
+
+
+def _counters(module: nn.Module, before: Snapshot, changed: list[str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the attributes of each layer that has a number among what has changed, and the number's name."""
+    layers = dict(module.named_modules())
+    for name in changed:
+        owner, _, leaf = name.rpartition(".")
+        numeric = type(before.values.get(name)) in (int, float)
+        if numeric and owner in layers and type(vars(layers[owner]).get(leaf)) in (int, float):
+            yield layers[owner].__dict__, leaf
 
 
 def _state(attributes: list[str], numbers: str) -> str:
