@@ -88,6 +88,7 @@ def audit(
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise refusal(f"must be an integer >= {least}, got {format_value(value)}", name)
     modules = _modules(module, references)
+    module = modules["module"]
     x, y, member = _examples(members, nonmembers, module)
     batches = [(x[at : at + batch_size], y[at : at + batch_size]) for at in range(0, len(x), batch_size)]
     largest = int(y.max())
@@ -213,7 +214,8 @@ def _modules(module: Any, references: Any) -> dict[str, nn.Module]:
 
     if isinstance(references, nn.Module) or not isinstance(references or [], Sequence):
         raise refusal(f"must be a list of torch modules, got {type(references).__name__}", "references")
-    named = {"module": module} | {f"references[{i}]": model for i, model in enumerate(references or ())}
+    module = _unwrapped(module)
+    named = {"module": module} | {f"references[{i}]": _unwrapped(model) for i, model in enumerate(references or ())}
     problems = []
     for name, model in named.items():
         if not isinstance(model, nn.Module):
@@ -225,6 +227,13 @@ def _modules(module: Any, references: Any) -> dict[str, nn.Module]:
     if problems:
         raise ConfigError(problems)
     return named
+
+
+def _unwrapped(model: Any) -> Any:
+    """The module in a wrapper of Opacus, whose own passes are those of training."""
+    while type(model).__module__.startswith("opacus.") and hasattr(model, "_module"):
+        model = model._module
+    return model
 
 
 def _examples(members: Any, nonmembers: Any, module: nn.Module) -> tuple[NDArray[Any], NDArray[np.int64], Bools]:

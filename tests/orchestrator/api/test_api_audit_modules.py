@@ -58,7 +58,11 @@ def in_opacus() -> nn.Module:
     return pytest.importorskip("opacus").GradSampleModule(Linear())
 
 
-@pytest.mark.parametrize("make", [Held, Tracked, in_opacus, lambda: in_opacus()._module])
+def expanded() -> nn.Module:
+    return pytest.importorskip("opacus.grad_sample").GradSampleModuleExpandedWeights(Linear())
+
+
+@pytest.mark.parametrize("make", [Held, Tracked, in_opacus, expanded, lambda: in_opacus()._module])
 def test_logits_in_another_form_give_what_the_logits_give(make: Any) -> None:
     """Once more, because what was changed for the audit is put back."""
     expected, module = audited(Linear(), gradients=True), make()
