@@ -38,3 +38,9 @@ def test_every_entry_of_a_vector_is_in_one_array_and_rows_are_viewed_as_each_wou
     for view in views.values():
         view.fill_(-1.0)
     assert (rows[0] == -1).all() and (rows[1:] >= 0).all()
+
+
+def test_arrays_of_other_modules_lie_in_torchs_usual_order():
+    vectors = torch.arange(2.0 * MIXED.size).view(2, -1)
+    for name, view in Layout(MIXED.names, MIXED.shapes, channels_last=False).views(vectors[0]).items():
+        assert view.is_contiguous() and view.shape == MIXED.shapes[MIXED.names.index(name)]
