@@ -320,7 +320,7 @@ def _train(work: Work, missing: list[TrialSpec], nodes: list[dict[str, float]], 
     if interruption is None:
         return _close(work, tracker, screen)
     if isinstance(interruption, KeyboardInterrupt):
-        screen.say("interrupted; finished work is saved, and the same command resumes from there")
+        screen.say(f"interrupted; {ray_session.RESUMES}")
     tracker.finish(CLOSE_SECONDS)
     if not isinstance(interruption, KeyboardInterrupt):
         raise interruption

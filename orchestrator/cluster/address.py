@@ -32,7 +32,7 @@ class ClusterError(ValueError):
 
 
 class StallError(RuntimeError):
-    """The cluster has no room for any trial. The message is a sentence for the user."""
+    """No trial can go on: the cluster has no room, or Ray has died. The message is a sentence for the user."""
 
 
 @dataclass(frozen=True)

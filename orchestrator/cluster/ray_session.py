@@ -37,8 +37,10 @@ LOCAL_RAY = {
     "task_events_report_interval_ms": 0,
     "enable_metrics_collection": False,
 }
-# Keeps Tune from writing files of its own; set before its import.
+# Keeps Tune from writing files of its own, and from starting another Ray where it tidies up after one that has died; set
+# before its import.
 TUNE_SETTINGS = {
+    "RAY_ENABLE_AUTO_CONNECT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C should end the command and not only a trial
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
@@ -54,6 +56,8 @@ OTHER_MODE = (
     "Ray answers there, so its head was probably started with another RAY_AUTH_MODE or token than this process has "
     "(RAY_AUTH_MODE is {} here): set the same for `ray start` and for fedpriv, see docs/cluster.md"
 )
+OFTEN = "as the system does where memory ends"
+RESUMES = "finished work is saved, and the same command resumes from there"
 ACTORS_PER_CORE = 8  # more processes per core only wait for each other and fill the memory
 
 
@@ -106,27 +110,51 @@ def ray_session(target: Target, place: Placement) -> Iterator[list[dict[str, flo
             raise ClusterError(ALREADY)
         yield _nodes()
         return
-    import ray
-
-    # Load Tune in the meantime: it takes as long as starting Ray, which mostly waits for other processes.
-    loading = threading.Thread(target=importlib.import_module, args=("ray.tune",), daemon=True)
-    loading.start()
     # We report an error in a trial once, in our words; Tune would print the same traceback for every retry.
     for name in ("ray.tune", "ray.train", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    with logged():
+        # Load Tune in the meantime: it takes as long as starting Ray, which mostly waits for other processes.
+        loading = threading.Thread(target=importlib.import_module, args=("ray.tune",), daemon=True)
+        loading.start()
+        try:
+            with own_signals():
+                _connect(target, place)
+        except BaseException as error:
+            _leave(target)
+            if not isinstance(error, Exception):
+                raise
+            # Ray also raises plain exceptions, for example if a busy machine is too slow for it.
+            other = f"; {ALONE}" if target.address and target.origin != "--address" else ""
+            raise ClusterError(f"cannot use Ray ({target}): {_reason(error, target)}{other}") from error
+        loading.join()  # two threads must not load the same packages at once
+        try:
+            yield _nodes()
+        finally:
+            _leave(target)
+
+
+def _leave(target: Target) -> None:
+    """Leave the cluster, or shut down the Ray that was started here, with all of its processes."""
+    import ray
+
     try:
-        with own_signals():
-            _connect(target, place)
-    except Exception as error:  # Ray also raises plain exceptions, for example if a busy machine is too slow for it
-        other = f"; {ALONE}" if target.address and target.origin != "--address" else ""
-        raise ClusterError(f"cannot use Ray ({target}): {_reason(error, target)}{other}") from error
-    loading.join()  # two threads must not load the same packages at once
-    try:
-        yield _nodes()
-    finally:
         ray.shutdown()
+    finally:
         if target.address is None:
             end_own()
+
+
+def death() -> str:
+    """A sentence if the Ray of this machine has died, as where memory has ended; empty while trials can run."""
+    from ray._private import ray_constants, worker
+
+    node: Any = worker._global_node
+    needed = ray_constants.PROCESS_TYPE_RAYLET, ray_constants.PROCESS_TYPE_GCS_SERVER
+    for kind, _ in node.dead_processes() if node else ():
+        if kind in needed:
+            return f"Ray on this machine has died (its process {kind} was killed, {OFTEN}); {RESUMES}"
+    return ""
 
 
 def _connect(target: Target, place: Placement) -> None:
@@ -150,7 +178,7 @@ def _connect(target: Target, place: Placement) -> None:
         try:
             ray.init(**options)
         except Exception:  # a busy machine can be too slow for the first attempt
-            ray.shutdown()
+            _leave(target)
             ray.init(**options)
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
@@ -298,6 +326,22 @@ def judge(ref: Any, node: str, path: Path) -> str:
 # log is in the folder of their session, /tmp/ray/session_latest/logs.)
 
 STDERR = 2
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Send to descriptor 2, too, what Ray prints on the screen of its nodes, such as the last lines of a raylet's log."""
+    from ray._private import worker
+
+    def log(data: dict[str, Any], ignore_prefix: bool) -> None:  # noqa: ARG001
+        os.write(STDERR, "".join(f"{line}\n" for line in data["lines"]).encode(errors="replace"))
+
+    before = worker.print_to_stdstream
+    worker.print_to_stdstream = log
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = before
 
 
 @contextmanager

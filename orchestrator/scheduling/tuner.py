@@ -12,15 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray import tune
 from ray.exceptions import OutOfMemoryError
-from ray.tune.error import TuneError
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from orchestrator.cluster.address import StallError
 from orchestrator.cluster.placement import Placement, concurrent_trials
-from orchestrator.cluster.ray_session import causes
+from orchestrator.cluster.ray_session import RESUMES, causes, death
 from orchestrator.config.sweep_file import Sweep
 from orchestrator.config.tune_section import Tune
 from orchestrator.results.paths import Folder
@@ -155,23 +155,35 @@ class TuneCallback(tune.Callback):
         self.progress.on_ended(stopped, outcome.stop(folder, identity, self.began[stopped], by, last))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Look for trials that wait for resources. Raises StallError if no trial could be placed for too long."""
+        """Look for trials that wait for resources.
+
+        Raises:
+            StallError: Ray has died, or no trial could be placed for too long.
+        """
+        end_if_dead()
         waiting, now = [tune_trial_id(trial) for trial in trials if trial.status == "PENDING"], time.monotonic()
         if not waiting or any(trial.status == "RUNNING" for trial in trials):
             self.idle_since, self.was_said = math.inf, False
             return
+        if not any(node["Alive"] for node in ray.nodes()):
+            raise StallError(f"Ray has died: no node of the cluster is left; {RESUMES}")
         self.idle_since = min(self.idle_since, now)
         if now - self.idle_since > self.patience:
             raise StallError(
                 f"no trial could be placed for {self.patience:g} s: one trial needs {self.needs}, and the cluster "
-                "no longer has these resources, or others use them; the same command resumes from the saved results"
+                f"no longer has these resources, or others use them; {RESUMES}"
             )
         if now - self.idle_since > WORTH_SAYING and not self.was_said:
             self.was_said = True
             self.progress.on_note(waiting[0], f"waiting for resources on the cluster: {self.needs}")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Have a trial whose process died started again if it may be retried, or mark it as failed."""
+        """Have a trial whose process died started again if it may be retried, or mark it as failed.
+
+        Raises:
+            StallError: the process died with its Ray.
+        """
+        end_if_dead()
         lost, text = tune_trial_id(trial), ""
         with suppress(OSError):  # a file of Tune's, which may be gone
             text = Path(trial.error_file).read_text(errors="replace") if trial.error_file else ""
@@ -238,7 +250,7 @@ def run_trials(
 
     Raises:
         WriteError: results cannot be saved.
-        StallError: the cluster has no room for any trial.
+        StallError: Ray has died, or the cluster has no room for any trial.
     """
     resources, stopping = sweep.resources, None
     if sweep.tune and sweep.tune.scheduler:
@@ -305,7 +317,10 @@ def _fit(
     )
     try:
         tuner.fit()
-    except (TuneError, OSError, RuntimeError) as error:
+    except Exception as error:
+        if stalled := next((cause for cause in causes(error) if isinstance(cause, StallError)), None):
+            raise stalled from None
+        end_if_dead(error)
         if refused := _refused(error, folder):
             raise refused from None
         # Tune knows the error of an actor that has died, and ends itself at one that Ray has ended for lack of memory.
@@ -315,6 +330,13 @@ def _fit(
         callback.on_killed(str(killed))
     finally:
         shutil.rmtree(folder.path / TUNE_FOLDER, ignore_errors=True)
+
+
+def end_if_dead(error: Exception | None = None) -> None:
+    """Raise StallError if Ray has died, of which all else that goes wrong (``error``) follows."""
+    if sentence := death():
+        ray.shutdown()  # else Tune, which tidies up, waits for the dead, and Ray ends this process after a minute
+        raise StallError(sentence) from error
 
 
 def _refused(error: BaseException, folder: Folder) -> WriteError | None:

@@ -185,6 +185,7 @@ def test_a_cluster_without_room_is_told_and_given_up(monkeypatch) -> None:
     progress, now = Notes(), [0.0]
     callback = TuneCallback(progress, "2 client actors", patience=100, retries=0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": False}, {"Alive": True}])
     waiting = SimpleNamespace(config=TRIAL.config, status="PENDING")
     for now[0] in (0.0, WORTH_SAYING + 1, WORTH_SAYING + 2):
         callback.on_step_end(0, [waiting])
@@ -225,3 +226,48 @@ def test_a_trial_that_is_started_again_after_its_end_is_told_once(tmp_path) -> N
         callback.on_trial_start(0, [], TRIAL)
         callback.on_trial_result(0, [], TRIAL, {"rows": [], "done": True, "summary": {"status": "finished"}})
     assert told == ["a started", "ended"]
+
+
+def test_a_cluster_without_any_node_is_given_up_at_once(monkeypatch) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": False}])
+    callback = TuneCallback(Notes(), "2 client actors", patience=100, retries=0)  # type: ignore[arg-type]
+    callback.on_step_end(0, [SimpleNamespace(config=TRIAL.config, status="RUNNING")])
+    with pytest.raises(StallError, match="Ray has died"):
+        callback.on_step_end(0, [SimpleNamespace(config=TRIAL.config, status="PENDING")])
+
+
+def step(callback: TuneCallback, trial: Any) -> None:
+    callback.on_step_end(0, [trial])
+
+
+def error(callback: TuneCallback, trial: Any) -> None:
+    callback.on_trial_error(0, [], trial)
+
+
+@pytest.mark.parametrize("event", [step, error])
+@pytest.mark.parametrize("process", ["raylet", "gcs_server", "log_monitor"])
+def test_a_dead_ray_ends_the_sweep_and_counts_against_no_trial(tmp_path, monkeypatch, event, process) -> None:
+    """Of the processes of Ray, no trial can do without the first two. Ray is left before Tune tidies up."""
+    left: list[bool] = []
+    node = SimpleNamespace(dead_processes=lambda: [(process, None)])
+    monkeypatch.setattr(ray._private.worker, "_global_node", node)
+    monkeypatch.setattr(ray, "shutdown", lambda: left.append(True))
+    folder = Folder(tmp_path / "tiny")
+
+    def dying(hearing: Any, trials: list[Any]) -> None:
+        trial = trials[0]
+        trial.status, trial.error_file, trial.should_recover = "RUNNING", None, lambda: False
+        started(hearing, trial, 1)
+        try:
+            event(hearing, trial)
+        except StallError:
+            raise RuntimeError("Ray has not been started yet")  # noqa: B904 (as Tune's cleanup raises it)
+        ended(hearing, trials)
+
+    if process == "log_monitor":
+        _, events = run(folder, [dying, ended], monkeypatch)
+        assert left == [] and len(events.statuses) == 3
+        return
+    with pytest.raises(StallError, match=f"its process {process} was killed"):
+        run(folder, [dying], monkeypatch)
+    assert left == [True] and not folder.path.exists()
