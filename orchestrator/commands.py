@@ -58,9 +58,10 @@ if TYPE_CHECKING:
 READY_SECONDS = 10  # to start Ray and to load torch, on a machine that has nothing else to do
 CLOSE_SECONDS = 120  # longest wait for MLflow to receive the rest; creating a new store alone takes seconds
 SEARCH_REPEATS = "a search draws its trials from earlier results: give the sweep another name to search again"
-NOT_EVERYTHING = (
-    "MLflow does not hold everything yet{}; the next run of this sweep sends the rest. If mlflow.db cannot be opened, "
-    "rename it: the next run makes a new one, and `fedpriv ui` fills it with the other sweeps"
+NOT_EVERYTHING = "MLflow does not hold everything yet; the next run of this sweep sends the rest"
+RENAME = (
+    ". If mlflow.db cannot be opened, rename it: the next run makes a new one, and `fedpriv ui` fills it with the "
+    "other sweeps"
 )
 
 
@@ -364,7 +365,7 @@ def _close(work: Work, tracker: Tracker, screen: Screen) -> int:
     with spared("The report", screen.say, (OSError, ConfigError, FolderError)):
         write_report(folder.path, results=results, say=screen.say)
     if not tracker.finish(CLOSE_SECONDS):
-        screen.say(NOT_EVERYTHING.format(f" ({tracker.trouble})" if tracker.trouble else ""))
+        screen.say(f"{NOT_EVERYTHING}{RENAME if tracker.is_local else ''}")
     screen.say(f"results in {folder.path}; on one page: {page_path(folder.path)}")
     if tracker.is_local:  # it prints the address of each sweep, which is longer than most terminals are wide
         screen.say(f"fedpriv ui {shlex.quote(str(folder.path.parent))}   opens them in MLflow")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from orchestrator.config.errors import unknown_name
 from orchestrator.results.paths import FolderError
@@ -26,7 +26,13 @@ LOCAL, ARTIFACTS = "mlflow.db", "mlartifacts"
 JOURNALS = ("-journal", "-wal", "-shm")  # SQLite's, which belong to the store beside them
 MAGIC = b"SQLite format 3\0"
 # What MLflow can write to: a server, a data base of SQLAlchemy, a folder, Databricks; packages may add schemes.
-SCHEMES = ("", "http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc", "uc")
+FOLDERS = ("", "file")
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+DATABRICKS = ("databricks", "databricks-uc", "uc")
+SCHEMES = (*FOLDERS, "http", "https", *DATABASES, *DATABRICKS)
+SERVER = "http://HOST:5000"
+OTHERS = f"give sqlite:///FILE.db or a server, {SERVER}"
+UNKNOWN_USER, FORBIDDEN = 401, 403  # of HTTP
 PLUGINS = "mlflow.tracking_store"
 SILENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 SETTINGS = SILENT | {
@@ -68,10 +74,69 @@ def server_problem(tracking_uri: str | None) -> str | None:
         is_usable = False
     if not is_usable:
         return f"{place} is no MLflow address, which looks like http://HOST:5000"
-    scheme, known = split.scheme.partition("+")[0], {*SCHEMES, *(it.name for it in entry_points(group=PLUGINS))}
+    scheme = uri if uri in DATABRICKS else split.scheme.partition("+")[0]
+    known = {*SCHEMES, *(it.name for it in entry_points(group=PLUGINS))}
     if scheme in known:
-        return None
+        return _unwritable(uri, scheme)
     return unknown_name(f"{scheme!r} is no scheme of an MLflow address ({place})", scheme, known - {""})
+
+
+def _unwritable(uri: str, scheme: str) -> str | None:
+    """Why the MLflow here cannot keep anything at an address with a known scheme, as a sentence; None if it can."""
+    place = without_password(uri)
+    try:
+        if scheme in DATABASES:
+            return _no_data_base(uri, place)
+        if scheme in DATABRICKS:
+            _open(uri)
+        elif uri and scheme in FOLDERS:
+            with tempfile.TemporaryDirectory() as folder:  # which MLflow may fill
+                _open(Path(folder).as_uri())
+    except Exception as error:  # whatever MLflow or SQLAlchemy raise
+        if scheme not in FOLDERS:
+            return f"MLflow cannot use {place} here ({reason(error)[:150]}); {OTHERS}"
+        file = os.path.abspath(f"{unquote(urlsplit(uri).path)}.db")
+        return f"{place} is a folder, and this MLflow writes to none; give sqlite:///{file} or a server, {SERVER}"
+    return None
+
+
+def _open(uri: str) -> None:
+    """Have MLflow open a store. Raises its errors."""
+    configure_environment()
+    from mlflow import MlflowClient
+
+    _ = MlflowClient(uri)._tracking_client.store
+
+
+def _no_data_base(uri: str, place: str) -> str | None:
+    """Why an address names no data base; of SQLite, MLflow would try for minutes, or keep it in memory.
+
+    Raises:
+        Exception: SQLAlchemy's, where it knows no such data base, or the package for it is missing.
+    """
+    from sqlalchemy import make_url
+
+    url = make_url(uri)
+    url.get_dialect().import_dbapi()
+    if url.get_backend_name() != "sqlite":
+        return None
+    if not url.database or ":memory:" in url.database:
+        return f"{place} keeps nothing; {OTHERS}"
+    file = Path(url.database).absolute()
+    if file.exists():
+        return None if _is_sqlite(file) else f"{file} is no SQLite data base; {OTHERS}"
+    folder = next(parent for parent in file.parents if parent.exists())
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return None
+    return f"{file} cannot be made: {folder} is no folder that this user may write to"
+
+
+def _is_sqlite(file: Path) -> bool:
+    """Whether a file is a SQLite data base; an empty one becomes one."""
+    if not file.is_file():
+        return False
+    with open(file, "rb") as opened:
+        return opened.read(len(MAGIC)) in (b"", MAGIC)
 
 
 def address(results: Path, tracking_uri: str | None = None) -> str:
@@ -110,7 +175,7 @@ def connect(results: Path, tracking_uri: str | None = None) -> MlflowClient:
                 magic = file.read(len(MAGIC))
         except OSError as error:
             raise FolderError(f"{store} cannot be read: {str(error.strerror).lower()}") from error
-        if magic != MAGIC:  # MLflow would try for minutes
+        if magic not in (b"", MAGIC):  # MLflow would try for minutes
             raise FolderError(f"{store} is no SQLite data base")
     client = MlflowClient(address(results, tracking_uri))
     with suppress(AttributeError):  # MLflow keeps connections by address, and the file may be another one by now
@@ -151,6 +216,24 @@ def reason(error: BaseException) -> str:
         return "it does not answer in time"
     system = re.search(r"\[Errno -?\d+\] ([\w ]+)", text)
     return system[1].lower() if system else text[:300]
+
+
+def status(error: BaseException) -> int:
+    """The HTTP status that an error of MLflow or requests stands for; 0 if it is of something else."""
+    if ask := getattr(error, "get_http_status_code", None):
+        return int(ask())
+    return int(getattr(getattr(error, "response", None), "status_code", 0))
+
+
+def remedy(error: BaseException, experiment: str) -> str:
+    """What a user can do where the server refuses to take an ``experiment``; empty where it is only away."""
+    if "Invalid Host header" in str(error):  # a status of 403, too
+        return "its owner lets the name in its address in with `mlflow server --allowed-hosts`"
+    if status(error) == UNKNOWN_USER:
+        return "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, of a user of the server"
+    if status(error) == FORBIDDEN:
+        return f"ask its owner for the right to create and edit the experiment {experiment}"
+    return ""
 
 
 def without_password(text: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
 from PIL import Image
 
 from orchestrator.config.errors import ConfigError
@@ -27,10 +28,11 @@ from orchestrator.results.sweeps import content_hash, read_sweep
 from orchestrator.tracking import projection
 from orchestrator.tracking.labels import scalar_metrics, view_tags
 from orchestrator.tracking.projection import PICTURES, ROUND, Projection
+from orchestrator.tracking.store import FORBIDDEN, status
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
     from torch import nn
 
 FIGURE_WIDTH = 700  # pixels: a note shows pictures in their full size, and a wider one pushes its page off the screen
@@ -201,16 +203,44 @@ class MlflowSweep:
         client.finalize_logged_model(model.model_id, "READY")
 
     def _experiment(self, place: str | None) -> str:
-        """The id of the sweep's experiment; made anew where the results folder was moved: MLflow keeps the former place."""
-        client, name = self.client, self.folder.name
-        former = client.get_experiment_by_name(name)
-        if former and former.lifecycle_stage == "deleted":
+        """The id of the sweep's own experiment; it has another name where somebody else's has that of the sweep.
+
+        In the store beside the results (``place``), it is made anew where the results folder was moved, because MLflow
+        keeps the former place, or where the sweep was deleted and run again.
+        """
+        client, name, tags = self.client, self.folder.name, {**self.identity, **KIND}
+        try:
+            former = client.get_experiment_by_name(name)
+            is_others = former is not None and self._is_others(former)
+        except MlflowException as error:
+            if status(error) != FORBIDDEN:
+                raise
+            former, is_others = None, True  # this user may not even see it
+        owner = former.tags.get(SWEEP) if former else None
+        if is_others and not (place and owner):
+            name = f"{name} ({self.identity[SWEEP][:8]})"
+            former, is_others = client.get_experiment_by_name(name), False
+        was_deleted = former is not None and former.lifecycle_stage == "deleted"
+        if former and was_deleted:
             client.restore_experiment(former.experiment_id)
-        if former and place and former.tags.get(SWEEP) == self.identity[SWEEP] and former.artifact_location != place:
-            client.rename_experiment(former.experiment_id, f"{name} (moved, {former.experiment_id})")
-            client.delete_experiment(former.experiment_id)
+        if former and place and (is_others or (owner and former.artifact_location != place)):
+            state = "earlier" if is_others else "moved"
+            client.rename_experiment(former.experiment_id, f"{name} ({state}, {former.experiment_id})")
+            if was_deleted or not is_others:
+                client.delete_experiment(former.experiment_id)
             former = None
-        return str(former.experiment_id if former else client.create_experiment(name, place, {**self.identity, **KIND}))
+        if former is None:
+            return str(client.create_experiment(name, place, tags))
+        for tag in self.identity.items() if SWEEP not in former.tags else ():
+            client.set_experiment_tag(former.experiment_id, *tag)
+        return str(former.experiment_id)
+
+    def _is_others(self, experiment: Experiment) -> bool:
+        """Whether an experiment is of another sweep, or of none and in use."""
+        owner = experiment.tags.get(SWEEP)
+        if owner:
+            return owner != self.identity[SWEEP]
+        return bool(self.client.search_runs([experiment.experiment_id], max_results=1))
 
 
 def _is_logged(runs: Mapping[str, Sequence[Run]], trial: str, manifest: str, swept: Iterable[str] = ()) -> bool:

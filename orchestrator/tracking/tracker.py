@@ -31,6 +31,7 @@ from orchestrator.tracking.store import (
     connect,
     named_server,
     reason,
+    remedy,
     without_password,
 )
 
@@ -45,6 +46,10 @@ LONGEST_PAUSE = 30.0  # between two attempts to reach a server that is away
 AWAY = (
     "MLflow cannot be used now: {} does not accept data ({}). The sweep continues, its files are complete, and the "
     "missing data are sent when MLflow answers again, or by the next run of this sweep"
+)
+REFUSED = (
+    "MLflow refuses this sweep: {} answers ({}); {}. The sweep continues, its files are complete, and its next run sends "
+    "the missing data"
 )
 
 
@@ -140,7 +145,8 @@ class Tracker:
                 answers = self._sweep is not None  # then it is the trial that MLflow does not take
                 self._sweep, self.trouble = None, reason(error)
                 self._live.clear()
-                self._tell(AWAY.format(self.where, self.trouble))
+                wanted = remedy(error, self.folder.name)
+                self._tell((REFUSED if wanted else AWAY).format(self.where, self.trouble, wanted))
                 if failures >= ATTEMPTS and any(kind == "finish" for kind, *_ in events):
                     self._done.set()
                 again = ("finish",) if answers and failures >= ATTEMPTS else ("end", "finish")

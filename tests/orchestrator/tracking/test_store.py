@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from orchestrator.tracking import labels, store
+from orchestrator.results import sweeps
+from orchestrator.results.paths import Folder
+from orchestrator.tracking import labels, store, tracker
 from orchestrator.tracking.store import server_problem
 
 WRONG = {
@@ -21,8 +26,27 @@ WRONG = {
     "http://": "is no MLflow address",
     "http://[::1": "is no MLflow address",
 }
-RIGHT = [None, "http://host", "https://me:secret@host:5000/mlflow", "sqlite:////var/mlflow.db", "file:///runs"]
-RIGHT += ["postgresql+psycopg2://me@host/runs", "/shared/runs", "databricks"]
+RIGHT = [None, "http://host", "https://me:secret@host:5000/mlflow", "sqlite:////var/mlflow.db", "sqlite:///new.db"]
+# Those at which the MLflow here keeps nothing, and the way out.
+EMPTY = {
+    "sqlite://": "sqlite:///FILE.db",
+    "sqlite:///:memory:": "sqlite:///FILE.db",
+    "sqlite:///file::memory:?uri=true": "sqlite:///FILE.db",
+    "sqlite:////dev": "is no SQLite data base",
+    f"sqlite:///{__file__}": "is no SQLite data base",
+    f"sqlite:///{__file__}/below/it.db": "cannot be made",
+    "sqlite:/single.db": "sqlite:///FILE.db",
+    "sqlite+nothing:///a.db": "sqlite:///FILE.db",
+    "postgresql+pg8000://me:secret@host/runs": "No module named 'pg8000'",
+    "databricks-uc": "http://HOST:5000",
+    "uc:/models": "http://HOST:5000",
+}
+FOLDERS = {
+    "X/mlruns": "X/mlruns.db",
+    "/shared/my runs": "/shared/my runs.db",
+    "file:///a%20b": "/a b.db",
+    "file:runs": "runs.db",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +60,73 @@ def test_what_can_be_no_address_is_refused_and_what_mlflow_can_write_to_is_not(m
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "host:5000")
     assert "Did you mean http://host:5000?" in (server_problem(None) or "")
     assert server_problem("http://host") is None
+
+
+def test_where_nothing_can_be_kept_is_refused_with_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old.db").write_bytes(store.MAGIC)
+    (tmp_path / "empty.db").touch()
+    assert {uri: said for uri, said in EMPTY.items() if said not in (server_problem(uri) or "")} == {}
+    assert [name for name in ("old.db", "empty.db") if server_problem(f"sqlite:///{name}")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".db"] == []
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_folder_is_refused_where_mlflow_writes_to_none(tmp_path, monkeypatch, allowed):
+    from mlflow.store.tracking import file_store
+
+    if not hasattr(file_store, "MLFLOW_ALLOW_FILE_STORE") and not allowed:
+        pytest.skip("this MLflow writes to folders")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", str(allowed).lower())
+    for uri, database in FOLDERS.items():
+        wayout = f"give sqlite:///{Path(database).absolute()} or a server, http://HOST:5000"
+        assert (server_problem(uri) is None) if allowed else (wayout in (server_problem(uri) or ""))
+    assert list(tmp_path.iterdir()) == []
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server that refuses everything, as MLflow's basic authentication, and its check of the host's name, do."""
+
+    answer: ClassVar[tuple[int, bytes]]
+
+    def do_GET(self) -> None:
+        code, body = self.answer
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "wanted"),
+    [
+        (403, b"Permission denied", "the right to create and edit the experiment mine"),
+        (403, b'{"error_code": "PERMISSION_DENIED", "message": "no"}', "the experiment mine"),
+        (403, b"Invalid Host header - possible DNS rebinding attack detected", "--allowed-hosts"),
+        (401, b"You are not authenticated.", "MLFLOW_TRACKING_USERNAME"),
+        (500, b"oops", ""),
+    ],
+)
+def test_what_a_server_refuses_is_said_once_with_its_own_remedy(tmp_path, monkeypatch, code, body, wanted):
+    monkeypatch.setattr(tracker, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(store, "SETTINGS", {})
+    sweeps.write_sweep(Folder(tmp_path / "mine"), "mine", "name: mine", [], [])
+    said: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Answer", (Refusing,), {"answer": (code, body)})) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+        own = tracker.Tracker(tmp_path, "mine", f"http://127.0.0.1:{server.server_port}", said.append)
+        assert not own.finish(60)
+        server.shutdown()
+    (sentence,) = said
+    assert wanted in sentence and own.trouble in sentence
+    assert ("when MLflow answers again" in sentence) == (not wanted)
 
 
 def test_no_sentence_has_a_password():

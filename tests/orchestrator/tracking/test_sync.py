@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 
 from orchestrator.results import sweeps
 from orchestrator.results.paths import Folder
@@ -24,7 +25,18 @@ from orchestrator.tracking.store import artifacts, connect
 from orchestrator.tracking.sync import MlflowSweep
 from orchestrator.tracking.tracker import fill
 from tests.support.killed import Killed
-from tests.support.tracked import ENDED, NAME, SWEEP, TRIALS, Held, empty_store, folder, write_sweep, write_trial
+from tests.support.tracked import (
+    ENDED,
+    NAME,
+    SWEEP,
+    TRIALS,
+    Held,
+    empty_store,
+    finished_sweep,
+    folder,
+    write_sweep,
+    write_trial,
+)
 
 __all__ = ["empty_store", "folder"]
 
@@ -184,6 +196,81 @@ def test_what_is_not_ours_is_left_alone(folder):
         assert client.get_experiment(other).artifact_location == place
         assert client.get_run(theirs.info.run_id).info.artifact_uri == theirs.info.artifact_uri
         assert client.get_run(beside.info.run_id).info.run_name == beside.info.run_name
+
+
+def on_a_server(folder: Folder, base: Path) -> MlflowSweep:
+    """The sweep in a store that it shares with other results folders."""
+    uri = f"sqlite:///{base}"
+    sweep = MlflowSweep(folder, connect(folder.path.parent, uri))
+    sweep.sync()
+    return sweep
+
+
+def test_two_folders_with_a_sweep_of_one_name_are_not_mixed(folder, tmp_path):
+    base = tmp_path / "shared.db"
+    shutil.copy(folder.path.parent / "mlflow.db", base)
+    (tmp_path / "others").mkdir()
+    other = finished_sweep(tmp_path / "others")
+    client = connect(tmp_path, f"sqlite:///{base}")
+    first, second = (on_a_server(each, base).experiment for each in (folder, other))
+    assert first != second and client.get_experiment(first).name == NAME
+    for each, experiment in ((folder, first), (other, second)):
+        sweep = on_a_server(each, base)
+        assert sweep.experiment == experiment and sweep.sync() == 0
+        assert {run.data.tags["fedpriv.sweep"] for run in client.search_runs([experiment])} == {
+            *sweep.identity.values()
+        }
+        assert len(client.search_runs([experiment])) == 5
+    client.delete_experiment(first)  # whose name stays taken
+    assert on_a_server(other, base).experiment == second
+    assert client.get_experiment(first).lifecycle_stage == "deleted"
+    assert on_a_server(folder, base).experiment == first and client.get_experiment(first).lifecycle_stage == "active"
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_an_experiment_that_a_user_has_made_is_taken_if_it_is_empty(folder, tmp_path, is_used):
+    client = connect(folder.path.parent)
+    theirs = client.create_experiment(NAME)
+    if is_used:
+        client.create_run(theirs)
+    own = MlflowSweep(folder, client).experiment
+    assert (own == theirs) == (not is_used) and MlflowSweep(folder, client).experiment == own
+    assert client.get_experiment(theirs).name == NAME
+
+
+@pytest.mark.parametrize("was_deleted", [False, True])
+def test_a_sweep_that_was_deleted_and_run_again_has_its_name(folder, was_deleted):
+    """Beside the results nobody else has this name; what MLflow has of the sweep before is kept under another one."""
+    synced(folder)
+    before = Held(folder)
+    former = before.experiment.experiment_id
+    if was_deleted:
+        before.client.delete_experiment(former)
+    shutil.rmtree(folder.path)
+    finished_sweep(folder.path.parent)
+    assert synced(folder) == 5 and synced(folder) == 0
+    assert Held(folder).runs.keys() == {"", *TRIALS} and Held(folder).ids.items().isdisjoint(before.ids.items())
+    kept = before.client.get_experiment(former)
+    assert kept.name == f"{NAME} (earlier, {former})" and (kept.lifecycle_stage == "deleted") == was_deleted
+
+
+def test_an_experiment_that_this_user_may_not_see_is_left_to_others(folder, monkeypatch):
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    real, names = MlflowClient.get_experiment_by_name, []
+
+    def get(client: MlflowClient, name: str) -> object:
+        names.append(name)
+        if name == NAME:
+            raise MlflowException("Permission denied", error_code=PERMISSION_DENIED)
+        return real(client, name)
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", get)
+    client = connect(folder.path.parent)
+    client.create_experiment(NAME)
+    sweep = MlflowSweep(folder, client)
+    assert names == [NAME, client.get_experiment(sweep.experiment).name] and sweep.sync() == 5
 
 
 @pytest.mark.parametrize("copied", [False, pytest.param(True, marks=pytest.mark.slow)])
