@@ -17,7 +17,7 @@ ServerHas = Literal["strangers", "marked", "clients"]
 """Whose the shadow set is: people's who are no clients, those that the data mark, or people's who are clients, too."""
 
 RngFor = Callable[[str], np.random.Generator]
-"""``rng_for(purpose)`` returns the random generator of a named purpose."""
+"""``rng_for(purpose)`` returns the random generator of a named purpose, with any name: each has a stream of its own."""
 
 
 class SourceContract(BaseContract, Protocol):

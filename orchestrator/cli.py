@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import platform
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -54,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, see `orchestrator`; of what interrupts a run, SIGTERM gives 143 and SIGHUP 129.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="replace")  # a terminal in ASCII lacks some letters
+    warnings.simplefilter("ignore", append=True)  # of NumPy and torch; PYTHONWARNINGS=default shows them
     options = parser().parse_args(arguments)
     with heeded() as asked:
         code = _run(options)
@@ -64,10 +70,11 @@ def _run(options: argparse.Namespace) -> int:
     from datasets.federation import printed
     from orchestrator.cluster.address import StallError
     from orchestrator.config.errors import ConfigError, amount
-    from orchestrator.results.paths import FolderError
+    from orchestrator.results.paths import FolderError, require_working_folder
     from orchestrator.results.writing import REFUSALS, WriteError
 
     try:
+        require_working_folder()
         code: int = options.command(options)
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -15,6 +15,7 @@ from orchestrator.api.results import Results, load
 from orchestrator.config.document import dump, plain
 from orchestrator.config.errors import ConfigError, ConfigProblem, format_value, refusal
 from orchestrator.config.sweep_file import load_sweep, parse_sweep
+from orchestrator.results.paths import FolderError, require_working_folder
 
 DICT = "<dict>"  # stands for the file in messages about a sweep that is a dict
 OPTIONS = ("results", "address", "tracking_uri", "repeat_changed")
@@ -61,6 +62,7 @@ def run(  # noqa: PLR0913 (the options of the command)
 
     target = Path(results)
     try:
+        require_working_folder()
         changes = _sets(set or {})
         if isinstance(sweep, Mapping):
             loaded = parse_sweep(dump(sweep), Path(DICT), changes)
@@ -75,6 +77,8 @@ def run(  # noqa: PLR0913 (the options of the command)
         problems = [replace(problem, line=None) if problem.file == DICT else problem for problem in error.problems]
         named = [replace(problem, file=ARGUMENTS.get(problem.file, problem.file)) for problem in problems]
         raise ConfigError(named) from None
+    except FolderError as error:
+        raise refusal(str(error), "results") from None
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return None if dry_run else load(Path(os.path.expanduser(target)).absolute() / loaded.name, loaded.code)

@@ -24,6 +24,17 @@ class FolderError(ValueError):
     """A results folder cannot be used. The message says which folder, why, and what to do."""
 
 
+def require_working_folder() -> None:
+    """Make sure that this process is in a folder that exists. Raises FolderError."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        reason = str(error.strerror).lower()
+        raise FolderError(
+            f"the working folder cannot be used ({reason}); change to one that exists, such as with `cd`"
+        ) from error
+
+
 def is_trial_id(value: Any) -> bool:
     """Whether a value can be the id of a trial, and so the name of its folder; ``../x`` would lead elsewhere.
 

@@ -33,7 +33,7 @@ def execute(options: argparse.Namespace) -> int:
     install_named(options.code)
     if options.schema or options.json:
         content = sweep_schema() if options.schema else as_data(options.name)
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        print(json.dumps(content, indent=2))  # in ASCII, which every terminal has
     elif options.name == "metrics":
         from orchestrator.config.metric_names import page
 

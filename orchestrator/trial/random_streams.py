@@ -7,6 +7,7 @@ secret`` draws what a guarantee rests on from the system's entropy instead. (It 
 cryptographic generator.)
 """
 
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -23,11 +24,18 @@ curvature_examples curvature_probes attack_targets attack_training replicas pret
 canaries exchanged_owners update_noise shuffling
 """
 PURPOSES = {name: code for code, name in enumerate(NAMES.split())}
+OWN_BYTES = 16  # of the number of a purpose that a component of the user's own has named
 
 
 def sequence(seed: int, purpose: str, *place: int) -> np.random.SeedSequence:
-    """Return the seed sequence of one stream: of a run's seed, a purpose, and a round, a client or whatever tells it apart."""
-    return np.random.SeedSequence([seed, PURPOSES[purpose], *place])
+    """Return the seed sequence of one stream: of a run's seed, a purpose, and a round, a client or whatever tells it apart.
+
+    A name that is not among ours is one of the user's own components, and its number a hash of it.
+    """
+    code = PURPOSES.get(purpose)
+    if code is None:
+        code = int.from_bytes(hashlib.blake2b(purpose.encode(), digest_size=OWN_BYTES).digest())
+    return np.random.SeedSequence([seed, code, *place])
 
 
 def stream(seed: int, purpose: str, *place: int) -> np.random.Generator:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import fedpriv
 from orchestrator import CHECKOUT
 from orchestrator.cli import main
 from tests.support.command import SWEEP
@@ -148,3 +151,60 @@ def test_an_address_without_a_cluster_is_refused_and_blamed_if_it_was_given(refu
     assert refused().splitlines()[-2].startswith("run: ")
     said = refused("--address", f"127.0.0.1:{(port := free_port())}")
     assert f"--address: no Ray cluster answers at 127.0.0.1:{port}: connection refused" in said
+
+
+@pytest.mark.parametrize(
+    "command", [["list", "splits"], ["run", "SWEEP", "--dry-run"], ["check", "."], ["new", "data.csv"]]
+)
+def test_a_working_folder_that_is_gone_is_refused(command, sweep, tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main([str(sweep) if word == "SWEEP" else word for word in command]) == 2
+    first, _ = capsys.readouterr().err.splitlines()
+    assert first.startswith("the working folder cannot be used")
+    with pytest.raises(fedpriv.ConfigError, match="results: the working folder cannot be used"):
+        fedpriv.run(sweep, results=tmp_path / "results")
+    monkeypatch.chdir(tmp_path)  # to which monkeypatch itself returns
+
+
+ASCII = [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+
+
+@pytest.mark.parametrize("variables", ASCII)
+def test_letters_that_a_terminal_lacks_are_replaced(variables):
+    """The table of attacks has a name with an accent: Sáinz-Pardo."""
+    command, env = [sys.executable, "-m", "orchestrator", "list", "attacks"], os.environ | variables
+    done = subprocess.run(command, env=env, capture_output=True, check=True)
+    assert b"S?inz-Pardo" in done.stdout and done.stdout.isascii() and done.stderr == b""
+
+
+def test_what_programs_read_is_in_ascii(monkeypatch, capsys):
+    monkeypatch.setattr("orchestrator.config.listing.as_data", lambda _: {"fields": "größe"})
+    assert main(["list", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.isascii() and json.loads(printed) == {"fields": "größe"}
+
+
+WARNS = """
+import sys, warnings, numpy, orchestrator.subcommands.list as command
+from orchestrator.cli import main
+
+def warn(options):
+    warnings.warn("not writable")
+    warnings.warn("later", FutureWarning)
+    return len(numpy.log([0.0])) - 1
+
+command.execute = warn
+main(["list"])
+"""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_warnings_of_other_packages_are_shown_only_where_they_are_asked_for(asked):
+    env = os.environ | ({"PYTHONWARNINGS": "default"} if asked else {})
+    done = subprocess.run(
+        [sys.executable, "-c", WARNS], env=env, cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    shown = [word in done.stderr for word in ("not writable", "later", "divide by zero")]
+    assert shown == [asked] * 3, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import product
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.core.noise import Normals
+from orchestrator import CHECKOUT
 from orchestrator.config.run import resolve, trial_id
 from orchestrator.conformance.example_runs import finished, inline_trial
 from orchestrator.results.record import SECRET_NOISE, TrialIdentity
@@ -50,6 +53,32 @@ def test_purposes_keep_their_numbers():
 def test_a_stream_gives_the_numbers_that_it_gave_when_this_was_written():
     assert stream(0, "batches", 1, 2).integers(0, 1000, 5).tolist() == [658, 743, 747, 519, 77]
     assert integer(7, "shadow_training", 0, 3) == 574939214632697533
+
+
+@given(st.text(max_size=30), st.text(max_size=30), places)
+def test_any_name_of_a_users_own_has_a_stream_of_its_own(name, other, place):
+    """The same in every process; none of ours has it."""
+    assert words(0, name, *place) == words(0, name, *place)
+    assert (words(0, name, *place) == words(0, other, *place)) == (name == other)
+    assert {words(0, ours, *place) for ours in PURPOSES if ours != name}.isdisjoint({words(0, name, *place)})
+
+
+def test_an_own_name_gives_the_numbers_that_it_gave_when_this_was_written():
+    assert stream(0, "assign hospitals", 1).integers(0, 1000, 5).tolist() == [236, 238, 818, 431, 17]
+
+
+NAMED = re.compile(r"""(?:rng_for|stream|streams|stream_of|integer|sequence|fixed)\((?:[\w.]+, )?"(\w+)\"""")
+
+
+def test_the_names_in_our_own_code_are_on_the_list():
+    """Else a misspelled one would be a stream of its own, without a word."""
+    files = [
+        file
+        for room in ("datasets", "algorithms", "attacks", "orchestrator")
+        for file in (CHECKOUT / room).rglob("*.py")
+    ]
+    used = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
+    assert len(used) > 20 and used <= PURPOSES.keys(), used - PURPOSES.keys()
 
 
 RUN: dict[str, Any] = {
