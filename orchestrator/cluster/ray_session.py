@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -47,6 +48,9 @@ TUNE_SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
 }
 MODE = "RAY_AUTH_MODE"
+TOKENS = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}  # variables that name another token than that in the user's home
+TOKEN_BYTES = 32
+PRIVATE = 0o600  # the rights to a file that only its owner may read
 ALREADY = "this process is already connected to Ray; leave the address out to use that, or call ray.shutdown() before"
 LACKS = (
     "this process is already connected to Ray, and the workers of that Ray lack what code: names; call ray.shutdown() "
@@ -217,8 +221,8 @@ def sent_along() -> Iterator[dict[str, Any]]:
 def require_token(environment: MutableMapping[str, str]) -> None:
     """Have a Ray that is started here ask everybody for the user's token, unless the user has set RAY_AUTH_MODE.
 
-    Whoever reaches Ray runs code with the user's rights. Ray makes the token, in ``~/.ray/auth_token``, where there is none
-    (from 2.52 on; earlier versions know no tokens, and only the loopback address keeps others out).
+    Whoever reaches Ray runs code with the user's rights. The token is in ``~/.ray/auth_token`` (Ray knows tokens from 2.52
+    on; with an earlier version, only the loopback address keeps others out).
     """
     import ray
 
@@ -226,6 +230,19 @@ def require_token(environment: MutableMapping[str, str]) -> None:
         environment[MODE] = "token"
         raylet: Any = ray._raylet
         raylet.Config.initialize("")  # it has read the variables when it was imported
+    if environment[MODE] == "token" and not TOKENS.intersection(environment):
+        _keep_token_private()
+
+
+def _keep_token_private() -> None:
+    """Make the user's token if there is none, and let only this user read it: Ray makes one that others may read."""
+    with suppress(OSError, RuntimeError):  # of a home that is none, or cannot be written, Ray will speak
+        token = Path.home() / ".ray" / "auth_token"
+        token.parent.mkdir(exist_ok=True)
+        with open(os.open(token, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE), "r+") as file:
+            os.fchmod(file.fileno(), PRIVATE)
+            if not file.read():
+                file.write(secrets.token_hex(TOKEN_BYTES))
 
 
 def joined(target: Target, nodes: list[dict[str, float]]) -> str:

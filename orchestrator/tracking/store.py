@@ -143,7 +143,13 @@ def address(results: Path, tracking_uri: str | None = None) -> str:
     """The address of MLflow: the server that the user named, or else the store in ``results``."""
     from sqlalchemy import URL
 
-    return named_server(tracking_uri) or str(URL.create("sqlite", database=os.path.abspath(results / LOCAL)))
+    if named := named_server(tracking_uri):
+        return named
+    file = os.path.abspath(results / LOCAL)
+    plain = f"sqlite:///{file}"
+    is_plain = str(URL.create("sqlite", database=file)) == plain
+    # Of an address that begins with sqlite:///, MLflow makes the folder as it is written there: "%C3%BC" instead of "ü".
+    return plain if is_plain else str(URL.create("sqlite+pysqlite", database=file))
 
 
 def artifacts(results: Path, tracking_uri: str | None = None) -> Path | None:

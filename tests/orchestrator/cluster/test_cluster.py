@@ -1,6 +1,7 @@
 """Ray's start on this machine, told from joining a cluster; Ray itself is not started here."""
 
 import os
+import stat
 from types import SimpleNamespace
 
 import psutil
@@ -49,10 +50,20 @@ SLOW = RuntimeError("the machine was too slow")
 @pytest.mark.parametrize(
     ("target", "error", "said", "tries"),
     [
-        (HERE, SLOW, r"cannot use Ray \(this machine\): the machine was too slow", ["local", "shutdown", "local"]),
-        (THERE, SLOW, r"cannot use Ray \(10.0.0.1:6379, from --address\): the machine was", ["10.0.0.1:6379"]),
-        (THERE, REFUSED_TOKEN, "the cluster asks for another token; see docs/cluster.md", ["10.0.0.1:6379"]),
-        (UNNAMED, SLOW, "too slow; --address local starts Ray on this machine", ["10.0.0.1:6379"]),
+        (HERE, SLOW, r"cannot use Ray \(this machine\): the machine was too slow", 2 * ["local", "shutdown"]),
+        (
+            THERE,
+            SLOW,
+            r"cannot use Ray \(10.0.0.1:6379, from --address\): the machine was",
+            ["10.0.0.1:6379", "shutdown"],
+        ),
+        (
+            THERE,
+            REFUSED_TOKEN,
+            "the cluster asks for another token; see docs/cluster.md",
+            ["10.0.0.1:6379", "shutdown"],
+        ),
+        (UNNAMED, SLOW, "too slow; --address local starts Ray on this machine", ["10.0.0.1:6379", "shutdown"]),
     ],
 )
 def test_what_fails_for_good_is_told_with_the_address(started, target, error, said, tries):
@@ -78,13 +89,44 @@ def test_a_head_with_another_mode_of_authentication_is_a_guess_that_names_the_va
     assert MODE not in str(refused.value)
 
 
-def test_a_ray_that_is_started_here_asks_for_a_token_unless_the_user_says_otherwise():
-    variables: dict[str, str] = {}
-    require_token(variables)
-    assert variables == {MODE: "token"}
-    variables[MODE] = "disabled"
+def test_a_ray_that_is_started_here_asks_for_a_token_unless_the_user_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    variables = {MODE: "disabled"}
     require_token(variables)
     assert variables == {MODE: "disabled"}
+    require_token({"RAY_AUTH_TOKEN": "mine"})
+    assert list(tmp_path.iterdir()) == []
+    del variables[MODE]
+    require_token(variables)
+    assert variables == {MODE: "token"}
+
+
+@pytest.mark.parametrize("before", [None, "", "made by Ray"])
+def test_nobody_else_can_read_the_token(tmp_path, monkeypatch, before):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    token = tmp_path / ".ray" / "auth_token"
+    if before is not None:
+        token.parent.mkdir()
+        token.write_text(before)
+        token.chmod(0o644)
+    require_token({})
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    kept = token.read_text()
+    assert kept == before if before else len(bytes.fromhex(kept)) == 32
+    require_token({})
+    assert token.read_text() == kept
+
+
+def test_a_token_that_is_a_link_or_a_home_that_cannot_be_written_is_left_to_ray(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "other").write_text("theirs")
+    (tmp_path / "other").chmod(0o644)
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").symlink_to(tmp_path / "other")
+    require_token({})
+    assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o644
+    monkeypatch.setenv("HOME", str(tmp_path / "other"))
+    require_token({})
 
 
 def test_a_ray_that_is_started_here_has_the_loopback_address_and_one_that_is_joined_has_not(started, monkeypatch):

@@ -66,7 +66,9 @@ def test_the_command_prints_the_address_of_the_latest_sweeps_own_run(folder, mon
 
 
 def test_a_sweep_is_a_run_with_a_run_for_each_trial_below_it(folder):
+    beside = list(folder.path.parents[1].iterdir())
     assert synced(folder) == 5
+    assert list(folder.path.parents[1].iterdir()) == beside == [folder.path.parent]  # whose name has special letters
     held = Held(folder)
     assert held.runs.keys() == {"", *TRIALS}
     assert {run.data.tags.get("mlflow.parentRunId") for run in held.runs.values()} == {None, held.ids[""]}
