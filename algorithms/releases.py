@@ -25,7 +25,7 @@ KEPT = "stays with the client"
 MEASURED = "not covered: a measurement of the experimenter"
 VOID = "no epsilon"
 
-CHOSEN = "none: clients choose models by their data, in plain view; the epsilon per cluster does not cover that"
+CHOSEN = "none: clients choose models by losses without noise, in plain view"
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ def _holds_clients(run: Run) -> bool:
 
 
 def _prepares_by_clients(run: Run) -> bool:
-    """Whether anything that reaches a model is made of the clients' examples that the server holds."""
-    if not _holds_clients(run):
-        return False
-    warm = run.aggregation.module.warm_start(run.aggregation.config)
-    return warm is not None or run.data.config.prepared_by == "server"
+    return run.data.config.prepared_by == "server" and _holds_clients(run)
+
+
+def _starts_warm_by_clients(run: Run) -> bool:
+    return _holds_clients(run) and run.aggregation.module.warm_start(run.aggregation.config) is not None
 
 
 def _sends_statistics(run: Run) -> bool:
@@ -87,7 +87,7 @@ def _starts_anew(run: Run) -> bool:
 
 
 RELEASES = (
-    Release("the update of a client", "", _views("updates"), _by(TRUSTED, NOISE, NOISE)),
+    Release("the update of a client", "", _views("shuffled_models"), _by(TRUSTED, NOISE, NOISE)),
     Release("the sum or mean of updates", "", _views("sum"), _by(NOISE, NOISE, NOISE)),
     Release("the models that are sent", "", _views("models"), _by(NOISE, NOISE, NOISE)),
     Release(
@@ -99,13 +99,22 @@ RELEASES = (
         "none: statistics of all clients' examples prepare each one (data.statistics), without noise",
     ),
     Release(
-        "what is made of the shadow set: statistics, texts, the number of inputs, a warm start",
+        "statistics, texts and the number of inputs that are made of the shadow set",
         "`split: natural` with `server: every_client`, whose shadow set has rows of clients",
         (),
         _by(VOID, VOID, VOID),
         _prepares_by_clients,
         "none: the server prepares examples by rows of clients, which it has of each one (data.split.server every_client); "
         "set clients aside, or let data.statistics be each_client or constants",
+    ),
+    Release(
+        "models that were trained on the shadow set: a warm start",
+        "`split: natural` with `server: every_client`, whose shadow set has rows of clients",
+        (),
+        _by(VOID, VOID, VOID),
+        _starts_warm_by_clients,
+        "none: the first model is trained on rows of clients, which the server has of each one (data.split.server "
+        "every_client); set clients aside, or leave out warm_start_epochs",
     ),
     Release(
         "the shadow set itself",
@@ -138,7 +147,7 @@ RELEASES = (
         _views("updates"),
         _by(VOID, VOID, VOID),
         _sends_statistics,
-        "none: clients send the curvature of their loss, or other statistics, without noise",
+        "none: clients send the curvatures of their losses, or other statistics, without noise",
     ),
     Release(
         "losses that compare initializations",
@@ -171,7 +180,14 @@ RELEASES = (
         (),
         _by(PUBLIC, PUBLIC, PUBLIC),
     ),
-    Release("which examples a client drops as repetitions, trains on and tests on", "", (), _by(KEPT, KEPT, KEPT)),
+    Release("which examples a client drops as repetitions, trains on and tests on", "", (), _by(KEPT, KEPT, PUBLIC)),
+    Release("whom an example is about", "`data.subject`", (), _by(PUBLIC, PUBLIC, PUBLIC)),
+    Release(
+        "whether the data are refused: infinite numbers, mixtures of numbers and texts, too many texts",
+        "before anything runs",
+        (),
+        _by(PUBLIC, PUBLIC, PUBLIC),
+    ),
     Release("the state of a client's optimizer", "", (), _by(KEPT, KEPT, KEPT)),
     Release("whether the run ends because a loss is not finite", "", (), _by(KEPT, KEPT, KEPT)),
     Release(
@@ -180,5 +196,10 @@ RELEASES = (
         (),
         _by(MEASURED, MEASURED, MEASURED),
     ),
-    Release("settings that were chosen by results: `tune`, a sweep, early stopping", "", (), _by(*[MEASURED] * 3)),
+    Release(
+        "settings that were chosen by data or results: `fedpriv new`, `tune`, a sweep, early stopping",
+        "",
+        (),
+        _by(MEASURED, MEASURED, MEASURED),
+    ),
 )

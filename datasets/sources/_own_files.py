@@ -29,6 +29,7 @@ Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
 FEWEST_OF_SERVER = 2  # examples without which there is no deviation
 SERVER = "server"  # the part whose rows are the server's own
+OF_SERVER = "\0server"  # stands for their client, and is the name of none
 OF_EXAMPLES = {"subjects", "persons"}  # what `Division.owners` says of each example
 FLAGS = dict.fromkeys(("1", "1.0", "true", "t", "yes", "y"), True)
 FLAGS |= dict.fromkeys(("0", "0.0", "false", "f", "no", "n"), False)
@@ -175,8 +176,7 @@ def divide(
     training = ~test if server is None else ~test & ~server
     for part, chosen in zip(PARTS, (training, test), strict=True):
         if not chosen.any():
-            new = " other than copies of earlier ones (data.duplicates: drop)" if config.duplicates == "drop" else ""
-            raise DataError(f"data.part: {said} has no {part} example{new}")
+            raise DataError(f"data.part: {said} has no {part} example")
     _refuse_untrained(rows, y, class_names, test)
     remarks = _near_equal_names(class_names, owner)
     return Division(y, class_names, owner if about is None else {**owner, "persons": about}, test, server, remarks)
@@ -187,9 +187,10 @@ def _of_subjects(config: OwnFilesConfig, y: Ints, about: Ints, clients: Ints | N
     _, first = np.unique(about, return_index=True)
     if len(first) < 2:
         raise DataError(f"data.subject: {file} has one subject alone; two are needed at least, one for each part")
-    counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
-    np.add.at(counts, (about, y), 1)
     of_first = None if clients is None else clients[first]
+    counted = np.ones(len(y), np.bool_) if of_first is None else clients == of_first[about]
+    counts = np.zeros((len(first), int(y.max()) + 1), np.int64)
+    np.add.at(counts, (about[counted], y[counted]), 1)
     return stratified.part(config.test_share, counts.argmax(axis=1), of_first)[about]
 
 
@@ -351,19 +352,14 @@ def owners(clients: Iterable[str], groups: Iterable[str] | None = None, where: s
 
 
 def distinct(
-    config: OwnFilesConfig,
-    keys: Sequence[Hashable],
-    names: Sequence[str] | None = None,
-    clients: Sequence[str] | None = None,
+    config: OwnFilesConfig, keys: Sequence[Hashable], division: Division, names: Sequence[str] | None = None
 ) -> Mask | slice:
-    """Return which examples [n] remain: all, or the first of those whose ``keys`` [n] are equal.
+    """Return which examples [n] remain: all, or (``drop``) those that repeat no earlier one, by their ``keys`` [n].
 
-    ``names`` [n] are what the examples are called in a message; None: by their row. Of two equal examples of different
-    ``clients`` [n] both remain: which examples a client trains on must not depend on another client. Raises DataError if two
-    examples are equal, and duplicates are refused.
+    Each client drops its own repetitions: which examples it trains on must not depend on another client. An example of the
+    test part goes, too, if any client trains on a copy of it, unless it is its client's only one. ``names`` [n] are what the
+    examples are called in a message; None: by their row. Raises DataError if two are equal, and duplicates are refused.
     """
-    if config.duplicates == "drop" and clients is not None:
-        keys = list(zip(clients, keys, strict=True))
     earlier = first_equal(keys)
     repeated: Mask = earlier < np.arange(len(earlier))
     if config.duplicates == "refuse" and repeated.any():
@@ -374,19 +370,19 @@ def distinct(
             f"{original}). A copy of a member among the non-members spoils membership inference: write duplicates: drop to "
             "leave the repetitions out, or keep"
         )
-    return ~repeated if config.duplicates == "drop" and repeated.any() else slice(None)
-
-
-def unseen(config: OwnFilesConfig, keys: Sequence[Hashable], test: Mask) -> Mask | slice:
-    """Return which examples [n] remain once copies of training examples are dropped from the ``test`` part [n].
-
-    They are those of other clients, which `distinct` leaves.
-    """
-    if config.duplicates != "drop":
+    if config.duplicates != "drop" or not repeated.any():
         return slice(None)
-    trained_on = {key for key, held_out in zip(keys, test, strict=True) if not held_out}
-    copies = test & np.array([key in trained_on for key in keys], np.bool_)
-    return ~copies if copies.any() else slice(None)
+    clients = division.owners.get("subjects", np.zeros(len(keys), np.int64))
+    own_keys = list(zip(clients.tolist(), division.test.tolist(), keys, strict=True))
+    kept = first_equal(own_keys) == np.arange(len(keys))
+    trained_on = {key for key, held_out in zip(keys, division.test, strict=True) if not held_out}
+    fresh = kept & ~(division.test & np.array([key in trained_on for key in keys], np.bool_))
+    for client in np.setdiff1d(clients[division.test & kept], clients[division.test & fresh]):
+        only = int(np.flatnonzero((clients == client) & division.test & kept)[0])
+        fresh[only] = "subjects" in division.owners
+    if not (fresh & division.test).any():
+        raise DataError("data.part: there is no test example other than copies of earlier ones (data.duplicates: drop)")
+    return fresh
 
 
 def of_arrays(
@@ -403,13 +399,9 @@ def of_arrays(
 
     ``names`` [n] are what the examples are called in a message; None: by their row.
     """
-    every_key = np.empty(len(x), object)
-    every_key[:] = list(keys(x, rows["label"]))
-    clients = rows["client"].tolist() if "client" in rows else None
-    different = distinct(config, every_key.tolist(), names, clients)
-    division = divide(config, rows[different], name, where, key, most)
-    remaining = unseen(config, every_key[different].tolist(), division.test)
-    return build(name, x[different][remaining], division.where(remaining), config)
+    division = divide(config, rows, name, where, key, most)
+    remaining = distinct(config, list(keys(x, rows["label"])), division, names)
+    return build(name, x[remaining], division.where(remaining), config)
 
 
 def first_equal(keys: Iterable[Hashable]) -> Ints:
@@ -490,7 +482,7 @@ def constant_statistics(config: StatisticsConfig, channels: int) -> tuple[tuple[
     means, deviations = given.get("mean", []), given.get("deviation", [])
     numbers = [value for value in (*means, *deviations) if isinstance(value, int | float)]
     usable = len(means) == len(deviations) == channels and len(numbers) == 2 * channels
-    if not usable or set(given) != {"mean", "deviation"} or min(numbers[channels:], default=0.0) <= 0:
+    if not usable or set(given) != {"mean", "deviation"} or not np.all(np.asarray(numbers[channels:], np.float32) > 0):
         raise DataError(
             f"data.constants: must be a mean and a deviation above 0 for each of {channels} channels, such as "
             f"{{mean: {[0.5] * min(channels, 3)}, deviation: {[0.25] * min(channels, 3)}}}; got {given}"

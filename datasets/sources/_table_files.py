@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+TRUE = ("true", "True", "TRUE")
+FALSE = ("false", "False", "FALSE")
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
 DECIMALS = {"point": ".", "comma": ","}
 NULLS = ("NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "?")  # not "None", an answer of its own
@@ -178,6 +180,8 @@ class TableFile:
                 column_types=dict.fromkeys(texts, pa.string()),
                 null_values=list(nulls),
                 strings_can_be_null=True,
+                true_values=list(TRUE),  # without 1 and 0: one word must not change what numbers mean
+                false_values=list(FALSE),
             ),
         }
 

@@ -53,7 +53,7 @@ from datasets.sources import _cells, _column_roles
 from datasets.sources import _own_files as own
 from datasets.sources._cells import KINDS, NUMBER, TEXT
 from datasets.sources._own_files import Mask, nearest
-from datasets.sources._table_files import NULLS, TableFile
+from datasets.sources._table_files import FALSE, NULLS, TRUE, TableFile
 from datasets.sources._table_folder import tables_at
 
 if TYPE_CHECKING:
@@ -199,16 +199,13 @@ def to_source(
     frame = _of_nobody(config, frame)
     frame, kinds = _in_use(config, frame, [*problems], spelled)
     frame, remarks = _without_validation(config, frame)
-    groups = frame.groupby([*kinds, config.label], dropna=False, sort=False).ngroup()
-    clients = frame[config.client].tolist() if config.client else None
-    different = own.distinct(config, groups.tolist(), [f"row {row + 1}" for row in frame.index], clients)
-    frame = frame[different]
+    groups = frame.groupby([*kinds, config.label], dropna=False, sort=False).ngroup().tolist()
     rows = frame[list(role_of)].rename(columns=role_of)  # a feature may have the name of a role
     if parts and not config.part:
         rows["part"] = np.array(parts, object)[every.isin(rows.index)]
     where = {role: f"column {column!r}" for column, role in role_of.items()}
     division = own.divide(config, rows, name, where, "data.label")
-    remaining = own.unseen(config, groups[different].tolist(), division.test)
+    remaining = own.distinct(config, groups, division, [f"row {row + 1}" for row in frame.index])
     division = replace(division.where(remaining), remarks=(*division.remarks, *remarks))
     features = frame[list(kinds)][remaining]
     empty = features.columns[features[~division.test].isna().all()]
@@ -254,13 +251,14 @@ def _prepared(
 
 
 def _of_nobody(config: Config, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table, in which the client of the server's own rows need not be given."""
-    if config.client is None or config.client not in frame or config.part not in frame:
+    """Return the table, in which client, group and subject of the server's own rows need not be given."""
+    if config.part not in frame:
         return frame
     server = own.server_rows(frame[[config.part]].set_axis(["part"], axis=1))
-    if server is None:
+    owners = [name for name in (config.client, config.group, config.subject) if name is not None and name in frame]
+    if server is None or not owners:
         return frame
-    return frame.assign(**{config.client: frame[config.client].mask(server, own.SERVER)})
+    return frame.assign(**{name: frame[name].mask(server, own.OF_SERVER) for name in owners})
 
 
 def _unfit_constants(config: Config, kinds: dict[str, str]) -> list[str]:
@@ -273,11 +271,13 @@ def _unfit_constants(config: Config, kinds: dict[str, str]) -> list[str]:
     ]
     for name, kind in kinds.items():
         given = config.constants.get(name, [])
-        texts = len(given) > 0 and all(isinstance(value, str) for value in given)
+        texts = len(set(given)) == len(given) > 0 and all(isinstance(value, str) for value in given)
         numbers = len(given) == 2 and all(isinstance(value, int | float) for value in given)
         if kind == TEXT and not texts:
             why = "how many inputs there are must not depend on a client"
-            problems.append(f"data.constants: lists no texts of column {name!r} ({why}); write {name}: [one, another]")
+            problems.append(
+                f'data.constants: lists no different texts of column {name!r} ({why}); write {name}: ["a", "b"]'
+            )
         elif kind == NUMBER and config.statistics == "constants" and not (numbers and float(given[1]) > 0):
             problems.append(
                 f"data.constants: has no mean and deviation (above 0) of column {name!r}; write {name}: [50.0, 10.0]"
@@ -423,6 +423,9 @@ def unclear(config: Config, column: pd.Series[Any], kind: str) -> str:
         if kind == NUMBER and _cells.is_compact_dates(column):
             return f"holds dates such as {column[column.first_valid_index()]:.0f}; {UNCLEAR}"
         return ""
+    flags = column.isin((*TRUE, *FALSE))
+    if flags.any() and not flags[column.notna()].all():
+        return f"mixes true/false and other texts: {_odd(config, column, ~flags & column.notna())}"
     meaning, levels = _cells.meaning(column), column.nunique()
     alike = number_texts(column)
     if meaning == _cells.SIGNS:

@@ -42,12 +42,13 @@ FEWEST_OF_SERVER = 2  # examples without which there is no deviation
 
 
 def _names(value: Any) -> Any:
-    """YAML gives a list for a tuple."""
-    return tuple(value) if isinstance(value, list) else value
+    """YAML gives a list for a tuple, and numbers for names that are."""
+    return tuple(map(str, value)) if isinstance(value, list) else value
 
 
 Server = Annotated[
-    Literal["every_client", "part"] | Annotated[int, Field(ge=1)] | tuple[str, ...], BeforeValidator(_names)
+    Literal["every_client", "part"] | Annotated[int, Field(ge=1)] | Annotated[tuple[str, ...], Field(min_length=1)],
+    BeforeValidator(_names),
 ]
 
 

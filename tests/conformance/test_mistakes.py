@@ -321,9 +321,7 @@ def test_an_aggregation_that_is_not_the_mean_that_it_declares_is_found(tmp_path,
     code, printed = checked(tmp_path, capsys, "aggregation", *changes)
     assert code == 1 and "problems: 1, " in printed, printed
     (found,) = re.findall(r'SENSITIVITY is "mean", but with (.*)', printed)
-    assert found.replace(".0 ", " ").startswith(
-        f"{fields} "
-    )  # an early pydantic writes the ends of ranges as floats
+    assert found.replace(".0 ", " ").startswith(f"{fields} ")  # an early pydantic writes the ends of ranges as floats
     if isinstance(said, str):
         assert said in found
     else:

@@ -23,7 +23,7 @@ from algorithms.engine.federation import train_models
 from algorithms.interfaces import Run
 from algorithms.privacy import global_dp, local_dp
 from algorithms.training import dp_sgd
-from datasets.federation import Federation
+from datasets.federation import DataError, Federation
 from datasets.sources import heart
 from orchestrator.config.run import resolve
 from orchestrator.trial.federation import partition_data
@@ -185,12 +185,12 @@ def a_run(kind: Kind, form: str, rows: Sequence[Row], **slots: Any) -> Run:
 
 def partitioned(run: Run, kind: Kind, folder: Path, rows: Sequence[Row]) -> Federation:
     of_server = run.split.config.server == "part"
-    kind.write(folder, rows if of_server else [row for row in rows if row.hospital])
+    kind.write(folder, rows if of_server else [row for row in rows if row.part != "server"])
     return partition_data(run, folder)
 
 
 def changed(kind: Kind, rows: Sequence[Row], change: Change) -> list[Row]:
-    return [change(row) if row.hospital == kind.changed else row for row in rows]
+    return [change(row) if row.hospital == kind.changed and row.part != "server" else row for row in rows]
 
 
 def anything(rng: np.random.Generator, rows: Sequence[Row], kind: Kind) -> Change:
@@ -360,6 +360,79 @@ def test_one_row_prepares_the_others_of_its_client_only_with_its_own_statistics(
     holds = dp_sgd.guarantee(run.training.config, run).startswith("dp")
     assert holds == (form != "each_client")
     assert differ == len(before.client(7)) if form == "each_client" else differ <= 1
+
+
+def with_gaps(rows: Sequence[Row], rng: np.random.Generator) -> list[Row]:
+    """The rows, in which every client has gaps."""
+    return [replace(row, ward="") if rng.random() < 0.2 else row for row in rows]
+
+
+@pytest.mark.parametrize("form", ["names", "each_client", "constants"])
+def test_no_client_fills_the_gaps_of_another(tmp_path: Path, form: str) -> None:
+    kind = KINDS["table"]
+    rows = with_gaps(kind.rows(), np.random.default_rng(2))
+    run = a_run(kind, form, rows)
+    before = partitioned(run, kind, tmp_path, rows)
+    place = before.client_names.index(CHANGED)
+    for ward in ("x", "z", "new"):
+        after = partitioned(run, kind, tmp_path, changed(kind, rows, lambda row, ward=ward: replace(row, ward=ward)))
+        same = (before.train.x == after.train.x).all(axis=1)
+        assert same[before.owner() != place].all()
+
+
+@pytest.mark.parametrize("name", ["table", "arrays"])
+def test_a_repetition_of_one_client_draws_no_other_test_part(tmp_path: Path, name: str) -> None:
+    """Without a column with the part it is drawn, stratified; that draw does not see how many rows are different."""
+    kind = KINDS[name]
+    kind = replace(kind, fields=kind.fields | {"part": None} | ({"drop": ["part"]} if name == "table" else {}))
+    rows = kind.rows()
+    first, second, *_ = (row for row in rows if row.hospital == CHANGED)
+    repeated = changed(kind, rows, lambda row: first if row is second else row)
+    run = a_run(kind, "constants", rows)
+    before, after = (partitioned(run, kind, tmp_path, some) for some in (rows, repeated))
+    for client in (3, 12):
+        assert before.client(client).x.tobytes() == after.client(client).x.tobytes()
+
+
+def test_a_copy_of_a_server_row_takes_none_from_the_server(tmp_path: Path) -> None:
+    """Also where the server's rows name a client, which then is not theirs."""
+    kind = KINDS["arrays"]
+    rows = [row if row.hospital else replace(row, hospital=CHANGED) for row in kind.rows()]
+    run = a_run(kind, "part", kind.rows())
+    of_server = iter([row for row in rows if row.part == "server"])
+    copies = [
+        replace(next(of_server), part="train") if (row.hospital, row.part) == (CHANGED, "train") else row
+        for row in rows
+    ]
+    before, after = (partitioned(run, kind, tmp_path, some) for some in (rows, copies))
+    assert before.prepare == after.prepare and len(before.shadow) == len(after.shadow) == ROWS
+
+
+def test_one_word_changes_the_meaning_of_no_column(tmp_path: Path) -> None:
+    """A column of 0 and 1 in which one client writes true, or of true and false in which it writes maybe, is refused."""
+    kind = KINDS["table"]
+    rows = kind.rows()
+    run = a_run(kind, "names", rows)
+    for words, odd in ((("0", "1"), "true"), (("true", "false"), "maybe"), (("true", "false"), "1")):
+        alike = [replace(row, ward=words[i % 2]) for i, row in enumerate(rows)]
+        partitioned(run, kind, tmp_path, alike)
+        one = next(i for i, row in enumerate(alike) if row.hospital == CHANGED)
+        with pytest.raises(DataError, match="ward"):
+            partitioned(
+                run, kind, tmp_path, [replace(row, ward=odd) if i == one else row for i, row in enumerate(alike)]
+            )
+
+
+def test_a_client_keeps_its_last_test_row_when_another_trains_on_it(tmp_path: Path) -> None:
+    """Else who takes part would depend on the other client."""
+    kind = KINDS["table"]
+    rows = [row for i, row in enumerate(kind.rows()) if row.hospital != "h03" or row.part == "train" or i % ROWS == 0]
+    (last,) = (row for row in rows if row.hospital == "h03" and row.part == "test")
+    first = next(row for row in rows if row.hospital == CHANGED and row.part == "train")
+    copied = [replace(last, hospital=CHANGED, part="train") if row is first else row for row in rows]
+    run = a_run(kind, "constants", rows)
+    before, after = (partitioned(run, kind, tmp_path, some) for some in (rows, copied))
+    assert before.client_names == after.client_names and (after.test_owner == 3).sum() == 1
 
 
 def test_local_noise_claims_nothing_while_the_server_holds_rows_of_clients() -> None:
