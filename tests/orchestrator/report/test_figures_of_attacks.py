@@ -258,7 +258,7 @@ def test_an_attacks_line_is_the_same_in_every_sweep_and_no_two_differ_in_color_a
 
 
 def heights(bars: Any) -> np.ndarray:
-    return np.asarray(bars[0].get_ydata())
+    return np.asarray(bars[0].get_ydata(), float)
 
 
 def clients_of(folder: Path, number: int) -> list[pd.DataFrame]:
