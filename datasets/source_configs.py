@@ -91,13 +91,12 @@ class StatisticsConfig(SharedTestConfig):
     # Whatever one client's examples change in the others', no epsilon accounts for.
     statistics: StatisticsOf = Field(
         "server",
-        description="whose examples give means, medians, categories: the server's, each client's own, those of data.constants, "
-        "or all clients', which voids every epsilon",
+        description="whose examples give means, medians, texts; each_client: its own; all_clients voids every epsilon",
     )
     # Texts need them in both cases: how many inputs there are must not depend on a client.
     constants: Constants = Field(
         {},
-        description="of a table, by column: [mean, deviation] or the texts; else mean and deviation, lists of channels",
+        description="by column: [mean, deviation] or the texts; of arrays and images: mean and deviation, lists",
         json_schema_extra=read_when(statistics=("constants", "each_client")),
     )
 

@@ -64,8 +64,7 @@ class Config(SlotConfig):
     )
     server: Server = Field(
         EVERY_CLIENT,
-        description="whose the shadow set is: of every_client a share (voids guarantees), rows that data.part marks (part), or "
-        "clients that are set aside: so many, or these names",
+        description="whose the shadow set is: shares of every_client, rows marked (part), clients set aside (number, names)",
     )
 
     def dump_read(self) -> dict[str, Any]:

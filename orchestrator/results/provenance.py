@@ -89,7 +89,7 @@ def data_hash(data: Source | Federation) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name, value in sorted(vars(data).items()):
         # What it makes follows from the examples and the configuration, and remarks change no example.
-        if name == "remarks" or (name == "fit" and value is not None):
+        if name == "remarks" or (name == "fit" and value is not None) or (name == "server" and value is None):
             continue
         digest.update(name.encode())
         parts = [value.x, value.y] if hasattr(value, "x") else [value]

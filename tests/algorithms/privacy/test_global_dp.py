@@ -179,7 +179,7 @@ def test_a_divisor_is_refused_where_nothing_is_divided_by_it():
         ({"privacy": {"noise_divisor": 2.29}}, "noise_divisor comes from"),
         ({"privacy": {"noise_multiplier": 0.0}}, "noise is added"),
         ({"privacy": {"noise_multiplier": 1e-12}}, "noise is added"),
-        ({"clustering__config__clusters": 2}, "choose models by their data"),
+        ({"clustering__config__clusters": 2}, "choose models by losses"),
         ({"clustering__config__restarts": 3}, "initializations are compared"),
     ],
 )
@@ -213,6 +213,6 @@ def test_each_model_of_several_has_the_epsilon_of_those_who_stay():
     told = global_dp.final_metrics(config, where, account(*[(0, one)] * 3, *[(1, one)] * 2))
     assert told["epsilon"] is None
     for name in ("guarantee", "guarantee_cluster_0", "guarantee_cluster_1"):
-        assert "choose models by their data" in told[name]
+        assert "choose models by losses" in told[name]
     for j, rounds in ((0, 3), (1, 2)):
         assert told[f"epsilon_cluster_{j}"] == accounting.epsilon([one] * rounds, 1e-5, "add_or_remove_one")

@@ -131,8 +131,8 @@ def test_trials_of_earlier_sessions_count(tmp_path: Path) -> None:
     folder, (first, second) = Folder(tmp_path / "results"), trial_specs(sweep)
     trial = folder.trial(first.id)
     trial.path.mkdir(parents=True)
-    seal(trial.path, {"status": "finished", "metrics": {}})
     write_table(trial.table("rounds"), as_table(rounds(0.5, 0.6, 0.7, 0.8)))
+    seal(trial.path, {"status": "finished", "metrics": {}})
     forgetful, stopping = (StoppingScheduler(sweep.tune, longest=4) for _ in range(2))
     stopping.recall(folder, [first, second])
     assert forgetful.decide(second.id, rounds(0.4)) == "CONTINUE"
