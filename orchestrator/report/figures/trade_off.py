@@ -27,6 +27,7 @@ RING: dict[str, Any] = {"marker": "o", "markersize": 17, "linestyle": "none"}
 RING |= {"markerfacecolor": "none", "color": drawing.GRAY}
 PATCH: dict[str, Any] = {"linewidth": 9, "solid_capstyle": "butt"}  # in the legend: a color of marks, or an area
 BAND: dict[str, Any] = PATCH | {"label": "by chance, from run to run", "color": drawing.GRAY, "alpha": 0.12}
+CONSTANT: dict[str, Any] = {"color": drawing.GRAY, "linestyle": ":", "linewidth": 1.2, "label": "a constant answer"}
 # Around a mean: the settings on the front, what their ring looks like, and which they are.
 RINGS: tuple[tuple[str, dict[str, Any], Callable[[Front], list[Setting]]], ...] = (
     ("dominated by none (95 %)", {"markeredgewidth": 2.4}, lambda front: front.sure),
@@ -47,15 +48,18 @@ def trade_off(arr: Arrangement) -> Figure | None:
     headings = [arr.panel_label(panel) for panel, *_ in panels]
     figure, axes = drawing.grid(arr, "Risk against accuracy of the final models", headings, across, width)
     names, band = [risk for row in rows for risk in row], False
+    constant = False
     attacked = [risk for risk in names if not metric(risk).protects]
     undominated = {risk: fronts(arr.results, (risk, accuracy_of(arr.results, risk))) for risk in attacked}
     for ax, (panel, risk, _) in zip(axes, panels, strict=True):
         band |= _panel(ax, arr, panel, risk)
+        constant |= _constant(ax, arr, panel, risk)
         _front(ax, arr, panel, undominated.get(risk, []))
     drawing.same_scale(axes, [row for *_, row in panels])
     every = [front for of_risk in undominated.values() for front in of_risk]
     rings = [drawing.stroke(words, **RING | style) for words, style, of in RINGS if any(map(of, every))]
     chance = drawing.chance_handles(arr, names) + [drawing.stroke(**BAND)] * band
+    chance += [drawing.stroke(**CONSTANT)] if constant else []
     return drawing.legend(figure, [*_handles(arr), *rings, *chance], _note(arr, names))
 
 
@@ -104,6 +108,21 @@ def _panel(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
     ax.set_xlabel(f"{full_label(accuracy)} (fraction), better →", fontsize=drawing.BODY)
     ax.set_ylabel(textwrap.fill(f"← better, {label}", int(drawing.HEIGHT * drawing.PER_INCH)), fontsize=drawing.BODY)
     return bool(guessed) and max(guessed) - min(guessed) > 1e-9
+
+
+def _constant(ax: Axes, arr: Arrangement, panel: Point, risk: str) -> bool:
+    """Draw the accuracy of a constant answer if it lies near the settings of a panel; return whether it does."""
+    accuracy = accuracy_of(arr.results, risk)
+    trials = [trial for of, *_, cell in arr.cells() if of == panel for trial in cell.trials]
+    reached = drawing.chances(trials, accuracy)
+    if not reached:
+        return False
+    level = sum(reached) / len(reached)
+    left, right = ax.get_xlim()
+    near = left - (right - left) < level < right
+    if near:
+        ax.axvline(level, **CONSTANT)
+    return near
 
 
 def _around(cells: list[Setting], accuracy: str, risk: str) -> list[int]:
