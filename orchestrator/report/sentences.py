@@ -30,6 +30,7 @@ from orchestrator.report.numbers import Number, compare
 from orchestrator.report.vocabulary import ALGORITHM, key_labels, setting_label
 
 KINDS = (MEMBERSHIP, SOURCE, CLIENT)
+SIMULATED = "the federation is simulated: the data of all clients lay in one place"
 LOWER_BOUND = "An attack that finds little proves little: another one may find more."
 NAMED = 3  # methods that the headline names, and clients
 MOST = 6  # sentences of one kind
@@ -384,6 +385,7 @@ def limits(results: Results) -> tuple[str, ...]:
     lines = [
         *((who, LOWER_BOUND) if who else ()),
         *(context.guarantee_lines(results) or ["no setting protects anybody by noise, so there is no guarantee"]),
+        SIMULATED,
         f"not measured: {missing}" if missing else "",
         *results.facts.get("tuned", ()),
         context.partition_line(results),

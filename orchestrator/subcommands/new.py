@@ -104,6 +104,7 @@ def execute(options: argparse.Namespace) -> int:
     print(
         f"wrote {output}: {amount(len(sweep.runs), 'trial')}, {run.data.config.clients} clients, split {run.split.name}"
     )
+    print("the federation is simulated here: its clients' rows all lie in this place")
     print(f"next: fedpriv run {output} --dry-run   shows what would run and for how long")
     print(f"      fedpriv run {output}             runs it")
     return FINISHED
