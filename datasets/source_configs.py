@@ -10,6 +10,8 @@ from pydantic import Field
 
 from datasets.components import Config, read_when
 
+FEWEST_OF_SERVER = 2  # examples without which there is no deviation
+
 StatisticsOf = Literal["server", "each_client", "constants", "all_clients"]
 Constants = dict[str, list[float] | list[str]]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from datasets import stratified, transforms
 from datasets.federation import DataError, Examples, Ints, Source, excerpt
 from datasets.roles import NOBODY
-from datasets.source_configs import OwnFilesConfig, StatisticsConfig
+from datasets.source_configs import FEWEST_OF_SERVER, OwnFilesConfig, StatisticsConfig
 from datasets.sources._folders import PARTS, part_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 MOST_CLASSES = 1000
-FEWEST_OF_SERVER = 2  # examples without which there is no deviation
 SERVER = "server"  # the part whose rows are the server's own
 OF_SERVER = "\0server"  # stands for their client, and is the name of none
 OF_EXAMPLES = {"subjects", "persons"}  # what `Division.owners` says of each example

@@ -34,11 +34,10 @@ from datasets.components import Config as SlotConfig
 from datasets.federation import DataError, Federation, Ints, Source, excerpt
 from datasets.interfaces import RngFor, ServerHas
 from datasets.roles import NOBODY, NONE, assigned, portions
-from datasets.source_configs import SharedTestConfig, SourceConfig
+from datasets.source_configs import FEWEST_OF_SERVER, SharedTestConfig, SourceConfig
 
 OF_CLIENTS = True
 EVERY_CLIENT: Literal["every_client"] = "every_client"
-FEWEST_OF_SERVER = 2  # examples without which there is no deviation
 
 
 def _names(value: Any) -> Any:
